@@ -1,0 +1,409 @@
+"""Every statement by which a message is claimed, begun, recorded and settled, one UPPER_CASE name each.
+
+Each transaction runs LOCK first, as a statement of its own: an UPDATE that waited for a lock whose holder changed
+nothing doesn't look at its WHERE again, and a subquery keeps the snapshot from before the wait (DESIGN: protocol).
+Time is `clock_timestamp()`: `now()` is the start of the transaction, and stale after a wait. The states in the guards
+come from `db/lifecycle.py`. No row back from a conditional write means: a guard said no, and nothing was written.
+"""
+
+from types import MappingProxyType
+from typing import Any, Final
+
+import sqlalchemy as sa
+from sqlalchemy.sql.dml import ReturningInsert
+
+from db.lifecycle import CLAIMABLE, TRANSITIONS, Move, State, sources
+from db.outcomes import EvidenceKind
+from db.schema import (
+    attempts,
+    credentials,
+    evidence,
+    message_contents,
+    messages,
+    providers,
+    recipients,
+    senders,
+    suppressions,
+    tenants,
+    timeline,
+)
+
+_NOW: Final = sa.func.clock_timestamp()
+_MESSAGE: Final = sa.bindparam("message_id", type_=messages.c.id.type)
+_TOKEN: Final = sa.bindparam("token", type_=sa.BigInteger)
+
+
+def _seconds_until(moment: sa.ColumnElement[Any]) -> sa.ColumnElement[float]:
+    return sa.cast(sa.func.extract("epoch", moment - _NOW), sa.Float)
+
+
+LOCK: Final = sa.select(messages.c.state).where(messages.c.id == _MESSAGE).with_for_update()
+"""Take the message row; everything that decides comes in the next statement. No row: there is no such message."""
+
+
+# What may stop a message, for claim and for begin alike.
+_SUPPRESSED: Final = sa.exists(
+    sa.select(suppressions.c.id)
+    .join(
+        recipients,
+        sa.and_(
+            recipients.c.tenant_id == suppressions.c.tenant_id,
+            recipients.c.address_hash == suppressions.c.address_hash,
+        ),
+    )
+    .where(
+        recipients.c.message_id == messages.c.id,
+        recipients.c.role == "to",
+        suppressions.c.removed_at.is_(None),
+        suppressions.c.scope.in_(("all", messages.c.purpose)),
+    )
+)
+_POLICY: Final = (
+    (tenants.c.state != "active").label("tenant_disabled"),
+    (senders.c.state != "active").label("sender_disabled"),
+    credentials.c.revoked_at.is_not(None).label("credential_revoked"),
+    sa.not_(sa.literal("messages:send") == sa.any_(credentials.c.scopes)).label("scope_missing"),
+    _SUPPRESSED.label("recipient_suppressed"),
+    providers.c.paused.label("provider_paused"),
+)
+_WITH_POLICY: Final = (
+    messages.join(tenants, tenants.c.id == messages.c.tenant_id)
+    .join(senders, sa.and_(senders.c.tenant_id == messages.c.tenant_id, senders.c.key == messages.c.sender_key))
+    .join(credentials, credentials.c.id == messages.c.credential_id)
+    .join(providers, providers.c.name == messages.c.provider)
+)
+
+_own: Final = attempts.alias("own")
+_open: Final = attempts.alias("open")
+
+CLAIM_FACTS: Final = (
+    sa.select(
+        messages.c.state,
+        messages.c.token,
+        messages.c.attempts_used,
+        (messages.c.due_at <= _NOW).label("due"),
+        _seconds_until(messages.c.due_at).label("due_in"),
+        (messages.c.age_from <= _NOW - sa.bindparam("max_age", type_=sa.Interval)).label("too_old"),
+        _own.c.token.label("own_token"),
+        _own.c.number.label("own_number"),
+        sa.case((_own.c.token.is_not(None), _own.c.closed_at.is_(None))).label("own_open"),
+        _seconds_until(_open.c.lease_expires_at).label("lease_in"),
+        *_POLICY,
+    )
+    .select_from(
+        _WITH_POLICY.outerjoin(
+            _own,
+            sa.and_(_own.c.message_id == messages.c.id, _own.c.claim_id == sa.bindparam("claim_id", type_=sa.Text)),
+        ).outerjoin(_open, sa.and_(_open.c.message_id == messages.c.id, _open.c.closed_at.is_(None)))
+    )
+    .where(messages.c.id == _MESSAGE)
+)
+"""What claim decides on."""
+
+CLAIM: Final = (
+    sa.update(messages)
+    .where(
+        messages.c.id == _MESSAGE,
+        messages.c.state.in_(sources(Move.CLAIM)),
+        messages.c.token == _TOKEN,
+        messages.c.due_at <= _NOW,
+    )
+    .values(state=State.LEASED, came_from=messages.c.state, token=messages.c.token + 1, updated_at=_NOW)
+    .returning(messages.c.token, messages.c.came_from)
+)
+"""Take the lease and raise the fencing token. No row: somebody has it, or it isn't due."""
+
+OPEN_ATTEMPT: Final = (
+    sa.insert(attempts)
+    .from_select(
+        ["message_id", "number", "token", "claim_id", "lease_owner", "lease_expires_at"],
+        sa.select(
+            _MESSAGE,
+            sa.select(sa.func.coalesce(sa.func.max(attempts.c.number), 0) + 1)
+            .where(attempts.c.message_id == _MESSAGE)
+            .scalar_subquery(),
+            _TOKEN,
+            sa.bindparam("claim_id", type_=sa.Text),
+            sa.bindparam("owner", type_=sa.Text),
+            _NOW + sa.bindparam("lease", type_=sa.Interval),
+        ),
+    )
+    .returning(attempts.c.number)
+)
+"""Open the attempt of a claim, with its lease. Never renewed: the lease follows from the call's own bound."""
+
+BEGIN_FACTS: Final = (
+    sa.select(
+        messages.c.state,
+        messages.c.came_from,
+        (messages.c.token == attempts.c.token).label("token_is_current"),
+        attempts.c.closed_at.is_(None).label("attempt_open"),
+        attempts.c.begun_at.is_not(None).label("attempt_begun"),
+        attempts.c.begin_id,
+        (attempts.c.lease_expires_at > _NOW + sa.bindparam("needs", type_=sa.Interval)).label("lease_suffices"),
+        attempts.c.number,
+        *_POLICY,
+    )
+    .select_from(_WITH_POLICY.join(attempts, attempts.c.message_id == messages.c.id))
+    .where(messages.c.id == _MESSAGE, attempts.c.token == _TOKEN)
+)
+"""What begin decides on. No row: no such attempt."""
+
+BEGIN: Final = (
+    sa.update(attempts)
+    .where(
+        attempts.c.message_id == _MESSAGE,
+        attempts.c.token == _TOKEN,
+        attempts.c.closed_at.is_(None),
+        attempts.c.begun_at.is_(None),
+        attempts.c.lease_expires_at > _NOW + sa.bindparam("needs", type_=sa.Interval),
+    )
+    .values(begun_at=_NOW, begin_id=sa.bindparam("begin_id"))
+    .returning(attempts.c.number)
+)
+"""Mark the attempt as begun; committed before the call. No row: closed, begun already, or too little lease."""
+
+USE_ATTEMPT: Final = (
+    sa.update(messages)
+    .where(messages.c.id == _MESSAGE, messages.c.state == State.LEASED, messages.c.token == _TOKEN)
+    .values(attempts_used=messages.c.attempts_used + 1, updated_at=_NOW)
+    .returning(messages.c.attempts_used)
+)
+"""Count the attempt that begins. No row: the token is stale, or the message isn't leased."""
+
+RECORD: Final = (
+    sa.update(attempts)
+    .where(
+        attempts.c.message_id == _MESSAGE,
+        attempts.c.token == _TOKEN,
+        attempts.c.begin_id == sa.bindparam("own_begin_id", type_=attempts.c.begin_id.type),
+        attempts.c.closed_at.is_(None),
+        attempts.c.outcome.is_(None),
+    )
+    .values(
+        outcome=sa.bindparam("outcome"),
+        reason=sa.bindparam("reason"),
+        provider=sa.bindparam("provider"),
+        provider_message_id=sa.bindparam("provider_message_id"),
+        provider_request_id=sa.bindparam("provider_request_id"),
+        provider_code=sa.bindparam("provider_code"),
+        ended_at=_NOW,
+    )
+    .returning(attempts.c.number)
+)
+"""Write what came of the call into its own attempt. No row: another body's begin, closed, or recorded already."""
+
+RECORDED: Final = sa.select(
+    attempts.c.number, attempts.c.begin_id, attempts.c.outcome, attempts.c.provider_message_id, attempts.c.closed_at
+).where(attempts.c.message_id == _MESSAGE, attempts.c.token == _TOKEN)
+"""What stands in an attempt that a record did not change."""
+
+KEEP_LATE_RESULT: Final = sa.insert(evidence).values(
+    id=sa.bindparam("evidence_id"),
+    message_id=_MESSAGE,
+    attempt=sa.bindparam("attempt"),
+    kind=EvidenceKind.LATE_RESULT,
+    outcome=sa.bindparam("outcome"),
+    reason=sa.bindparam("reason"),
+    provider_message_id=sa.bindparam("provider_message_id"),
+)
+"""Keep the result of a stale worker as evidence; it moves nothing."""
+
+CLOSE: Final = (
+    sa.update(attempts)
+    .where(attempts.c.message_id == _MESSAGE, attempts.c.token == _TOKEN, attempts.c.closed_at.is_(None))
+    .values(
+        closed_at=_NOW,
+        outcome=sa.func.coalesce(attempts.c.outcome, sa.bindparam("closes_as", type_=sa.Text)),
+        reason=sa.func.coalesce(attempts.c.reason, sa.bindparam("closes_because", type_=sa.Text)),
+        ended_at=sa.func.coalesce(attempts.c.ended_at, _NOW),
+    )
+    .returning(attempts.c.number)
+)
+"""Close an attempt, in the transaction of the move out of leased: a late body can begin it no more."""
+
+SETTLE_FACTS: Final = (
+    sa.select(
+        messages.c.state,
+        messages.c.token.label("message_token"),
+        messages.c.attempts_used,
+        attempts.c.token,
+        attempts.c.number,
+        attempts.c.closed_at.is_(None).label("open"),
+        attempts.c.begun_at.is_not(None).label("begun"),
+        attempts.c.outcome,
+        attempts.c.reason,
+        (attempts.c.lease_expires_at <= _NOW).label("lease_over"),
+        _seconds_until(attempts.c.lease_expires_at).label("lease_in"),
+        sa.func.array(
+            sa.select(evidence.c.event_type)
+            .where(
+                evidence.c.message_id == attempts.c.message_id,
+                evidence.c.attempt == attempts.c.number,
+                evidence.c.kind == EvidenceKind.EVENT,
+            )
+            .scalar_subquery()
+        ).label("events"),
+    )
+    .join_from(messages, attempts, attempts.c.message_id == messages.c.id)
+    .where(messages.c.id == _MESSAGE)
+    .order_by(attempts.c.number)
+)
+"""What settle decides on: every attempt, with the events that are stored for it."""
+
+STANDING: Final = sa.select(
+    messages.c.state,
+    _seconds_until(messages.c.due_at).label("due_in"),
+    sa.select(_seconds_until(attempts.c.lease_expires_at))
+    .where(attempts.c.message_id == messages.c.id, attempts.c.closed_at.is_(None))
+    .scalar_subquery()
+    .label("lease_in"),
+).where(messages.c.id == _MESSAGE)
+"""Where a message stands, for a body whose token is stale."""
+
+
+def _move(move: Move) -> ReturningInsert[Any]:
+    """Build the statement that moves a message and writes its timeline, as one: no move goes without its row."""
+    by = TRANSITIONS[move].by
+    back = move is Move.RELEASE
+    values: dict[str, Any] = {"state": messages.c.came_from if back else TRANSITIONS[move].targets[0]}
+    if move is Move.RETRY:
+        values["due_at"] = _NOW + sa.bindparam("delay", type_=sa.Interval)
+        values["attempts_used"] = messages.c.attempts_used - sa.bindparam("gives_back", type_=sa.Integer)
+    if move in (Move.ACCEPT, Move.PROVE):
+        values["provider_accepted_at"] = sa.func.coalesce(messages.c.provider_accepted_at, _NOW)
+    if move is Move.DELIVER:
+        values["delivered_at"] = _NOW
+    moved = (
+        sa.update(messages)
+        .where(messages.c.id == _MESSAGE, messages.c.state.in_(sources(move)), messages.c.token == _TOKEN)
+        .values(updated_at=_NOW, **values)
+        .returning(messages.c.id, messages.c.state)
+        .cte("moved")
+    )
+    return _appending(
+        sa.select(
+            moved.c.id,
+            _next_seq(moved.c.id),
+            sa.bindparam("from_state", type_=sa.Text),
+            moved.c.state,
+            sa.literal(move.value),
+            sa.bindparam("reason", type_=sa.Text),
+            sa.bindparam("attempt", type_=sa.Integer),
+            sa.literal(by.value),
+        )
+    )
+
+
+def _next_seq(message_id: sa.ColumnElement[Any]) -> sa.ScalarSelect[int]:
+    """Give the next place in a message's timeline; the row lock makes it nobody else's."""
+    return (
+        sa.select(sa.func.coalesce(sa.func.max(timeline.c.seq), 0) + 1)
+        .where(timeline.c.message_id == message_id)
+        .scalar_subquery()
+    )
+
+
+def _appending(rows: sa.Select[Any]) -> ReturningInsert[Any]:
+    columns = ["message_id", "seq", "from_state", "to_state", "move", "reason", "attempt", "actor"]
+    return sa.insert(timeline).from_select(columns, rows).returning(timeline.c.seq)
+
+
+#: The moves that a token carries, each with its guard: the move's sources, and the token. CLAIM has a form of its own.
+MOVES: Final = MappingProxyType(
+    {
+        move: _move(move)
+        for move in (
+            Move.SUPPRESS_AT_CLAIM,
+            Move.GIVE_UP,
+            Move.ACCEPT,
+            Move.REJECT,
+            Move.RETRY,
+            Move.RELEASE,
+            Move.SUPPRESS_AT_BEGIN,
+            Move.QUARANTINE,
+            Move.PROVE,
+            Move.DELIVER,
+            Move.BOUNCE,
+            Move.COMPLAIN,
+            Move.REJECT_LATE,
+        )
+    }
+)
+
+NOTE: Final = _appending(
+    sa.select(
+        _MESSAGE,
+        _next_seq(_MESSAGE),
+        sa.bindparam("from_state", type_=sa.Text),
+        sa.bindparam("to_state", type_=sa.Text),
+        sa.bindparam("move", type_=sa.Text),
+        sa.bindparam("reason", type_=sa.Text),
+        sa.bindparam("attempt", type_=sa.Integer),
+        sa.bindparam("actor", type_=sa.Text),
+    )
+)
+"""Add a line to a message's timeline, under the lock of its row."""
+
+SUPPRESS_RECIPIENT: Final = (
+    sa.update(recipients)
+    .where(recipients.c.message_id == _MESSAGE, recipients.c.role == "to", recipients.c.outcome.is_(None))
+    .values(outcome="suppressed", outcome_at=_NOW)
+)
+"""Write the outcome of the primary recipient of a message that suppression stopped."""
+
+SUBMISSION: Final = (
+    sa.select(
+        messages.c.id,
+        messages.c.request_hash,
+        messages.c.sender_address,
+        messages.c.sender_name,
+        messages.c.tags,
+        messages.c.provider,
+        attempts.c.number,
+        message_contents.c.subject,
+        message_contents.c.text,
+        message_contents.c.html,
+        message_contents.c.headers,
+        message_contents.c.reply_to,
+    )
+    .join_from(messages, message_contents, message_contents.c.message_id == messages.c.id)
+    .join(attempts, attempts.c.message_id == messages.c.id)
+    .where(messages.c.id == _MESSAGE, attempts.c.token == _TOKEN)
+)
+"""What an attempt submits."""
+
+ADDRESSEES: Final = (
+    sa.select(recipients.c.role, recipients.c.address, recipients.c.name)
+    .where(recipients.c.message_id == _MESSAGE)
+    .order_by(recipients.c.role, recipients.c.position)
+)
+"""To whom an attempt submits."""
+
+EXPIRED_LEASES: Final = (
+    sa.select(attempts.c.message_id, attempts.c.token)
+    .where(attempts.c.closed_at.is_(None), attempts.c.lease_expires_at <= _NOW)
+    .order_by(attempts.c.lease_expires_at)
+    .limit(sa.bindparam("most", type_=sa.Integer))
+)
+"""Leases that ran out and that nobody finalized."""
+
+STARTABLE: Final = (
+    sa.select(messages.c.id, messages.c.tenant_id, messages.c.request_hash)
+    .where(
+        messages.c.state.in_(CLAIMABLE),
+        messages.c.due_at <= _NOW - sa.bindparam("overdue", type_=sa.Interval),
+        sa.or_(
+            messages.c.run_requested_at.is_(None),
+            messages.c.run_requested_at <= _NOW - sa.bindparam("again_after", type_=sa.Interval),
+        ),
+    )
+    .order_by(messages.c.due_at, messages.c.id)
+    .limit(sa.bindparam("most", type_=sa.Integer))
+)
+"""Messages that a run should have claimed by now, and for which none was asked lately."""
+
+RUN_REQUESTED: Final = (
+    sa.update(messages).where(messages.c.id == _MESSAGE, messages.c.state.in_(CLAIMABLE)).values(run_requested_at=_NOW)
+)
+"""Remember that Temporal took the request for a run, so that the next sweeps leave it alone for a while."""

@@ -1,0 +1,340 @@
+"""The steps of a message as transactions: one method, one transaction, one outcome. No connection leaves this file.
+
+A lost race is a value. An exception means an outage or a bug, and leaves open whether the transaction happened: each
+method may be called again with the same arguments and then says what stands.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from db import statements
+from db.decisions import (
+    AttemptFacts,
+    BeginAnswer,
+    BeginFacts,
+    ClaimAnswer,
+    ClaimFacts,
+    FinalAnswer,
+    Limits,
+    Policy,
+    SettleAnswer,
+    SettleFacts,
+    Settlement,
+    decide_begin,
+    decide_claim,
+    decide_settle,
+)
+from db.ids import MessageId, new_id
+from db.lifecycle import CLAIMABLE, Move, State, target
+from db.outcomes import EventType, Outcome, Reason
+from db.records import Addressee, CallResult, ExpiredLease, MessageRef, Submission
+from db.transaction import LockedMessage, locked
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """What a claim came to."""
+
+    answer: ClaimAnswer
+    state: State
+    token: int = 0  #: when leased
+    attempt: int = 0  #: when leased
+    wait: timedelta | None = None  #: when busy or not due: until it is worth another look
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """What a begin came to."""
+
+    answer: BeginAnswer
+    reason: Reason | None = None
+
+
+class Reread(StrEnum):
+    """What a body that lost the reply to its begin finds."""
+
+    CALL = "call"  #: its own begin stands, and the whole budget is left
+    UNSENT = "unsent"  #: its own begin stands, and it is too late to call: record that nothing was submitted
+    STOP = "stop"  #: not its begin: somebody else's, or none
+
+
+class Recorded(StrEnum):
+    """What a record came to."""
+
+    RECORDED = "recorded"
+    LATE = "late"  #: its attempt was closed meanwhile: kept as evidence, moves nothing
+    NOT_OURS = "not_ours"  #: another body began this attempt; nothing was written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finalized:
+    """What a finalize came to."""
+
+    answer: FinalAnswer
+    state: State
+    wait: timedelta = timedelta()
+
+
+class MessageStore:
+    """Claim, begin, record, settle: every write after intake, each under the lock of its message row."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+
+    async def claim(
+        self, message_id: MessageId, *, claim_id: str, owner: str, lease: timedelta, limits: Limits
+    ) -> Claimed:
+        """Take the lease of a message for `lease`, under `claim_id`, which is unique for each try.
+
+        Called again with the same claim id it finds its own lease, with the same token and expiry, or says `lost`.
+        Policy is decided here: suppression, tenant, sender, credential (delivery seed: claim-time suppression).
+        """
+        async with locked(self._engine, message_id) as message:
+            row = await message.one(statements.CLAIM_FACTS, claim_id=claim_id, max_age=limits.max_age)
+            state = State(row.state)
+            facts = ClaimFacts(
+                state=state,
+                due=row.due,
+                provider_paused=row.provider_paused,
+                policy=_policy(row),
+                attempts_used=row.attempts_used,
+                too_old=row.too_old,
+                own_attempt_open=row.own_open,
+            )
+            answer, reason = decide_claim(facts, limits)
+            match answer:
+                case ClaimAnswer.LEASED if facts.own_attempt_open:
+                    return Claimed(answer=answer, state=state, token=row.own_token, attempt=row.own_number)
+                case ClaimAnswer.LEASED:
+                    taken = await message.first(statements.CLAIM, token=row.token)
+                    if taken is None:  # the guards of the statement said no, though the decision said yes
+                        return Claimed(answer=ClaimAnswer.BUSY, state=state, wait=timedelta())
+                    opened = await message.one(
+                        statements.OPEN_ATTEMPT, token=taken.token, claim_id=claim_id, owner=owner, lease=lease
+                    )
+                    await message.note(Move.CLAIM, from_state=state, to_state=State.LEASED, attempt=opened.number)
+                    return Claimed(answer=answer, state=State.LEASED, token=taken.token, attempt=opened.number)
+                case ClaimAnswer.SUPPRESSED:
+                    await message.make(Move.SUPPRESS_AT_CLAIM, token=row.token, from_state=state, reason=reason)
+                    await _mark_recipient(message, reason)
+                    return Claimed(answer=answer, state=State.SUPPRESSED)
+                case ClaimAnswer.DEAD:
+                    await message.make(Move.GIVE_UP, token=row.token, from_state=state, reason=reason)
+                    return Claimed(answer=answer, state=State.DEAD)
+                case ClaimAnswer.BUSY:
+                    return Claimed(answer=answer, state=state, wait=_wait(row.lease_in))
+                case ClaimAnswer.NOT_DUE:
+                    return Claimed(answer=answer, state=state, wait=_wait(row.due_in))
+                case ClaimAnswer.LOST | ClaimAnswer.SETTLED | ClaimAnswer.PAUSED:
+                    return Claimed(answer=answer, state=state)
+
+    async def submission(self, message_id: MessageId, token: int) -> Submission:
+        """Read what the attempt of this token submits: protected content, for the provider alone."""
+        async with self._engine.connect() as connection:
+            message = LockedMessage(connection, message_id)
+            row = await message.one(statements.SUBMISSION, token=token)
+            addressees = (await connection.execute(statements.ADDRESSEES, {"message_id": message_id})).all()
+        return Submission(
+            message_id=message_id,
+            attempt=row.number,
+            request_hash=row.request_hash,
+            sender=Addressee(role="from", address=row.sender_address, name=row.sender_name),
+            recipients=tuple(Addressee(role=to.role, address=to.address, name=to.name) for to in addressees),
+            reply_to=tuple(
+                Addressee(role="reply_to", address=entry["address"], name=entry["name"]) for entry in row.reply_to
+            ),
+            subject=row.subject,
+            text=row.text,
+            html=row.html,
+            headers=tuple((name, value) for name, value in row.headers),
+            tags=dict(row.tags),
+        )
+
+    async def begin(self, message_id: MessageId, token: int, *, begin_id: UUID, needs: timedelta) -> Begun:
+        """Mark the attempt of this token as begun, for the body that holds `begin_id`; commit before the call.
+
+        `needs` is what must be left of the lease: the call budget and a margin. Anything but `begun` means: no call.
+        A raised error means: unknown, ask `reread_begin`.
+        """
+        async with locked(self._engine, message_id) as message:
+            row = await message.first(statements.BEGIN_FACTS, token=token, needs=needs)
+            if row is None:
+                return Begun(answer=BeginAnswer.REFUSED)
+            state = State(row.state)
+            answer, reason = decide_begin(
+                BeginFacts(
+                    state=state,
+                    token_is_current=row.token_is_current,
+                    attempt_open=row.attempt_open,
+                    attempt_begun=row.attempt_begun,
+                    lease_suffices=row.lease_suffices,
+                    provider_paused=row.provider_paused,
+                    policy=_policy(row),
+                )
+            )
+            moving = {"token": token, "from_state": state, "reason": reason, "attempt": row.number}
+            match answer:
+                case BeginAnswer.REFUSED:
+                    pass
+                case BeginAnswer.SUPPRESSED:
+                    await message.close(token, Outcome.NOT_BEGUN, reason)
+                    await message.make(Move.SUPPRESS_AT_BEGIN, **moving)
+                    await _mark_recipient(message, reason)
+                case BeginAnswer.RELEASED:
+                    await message.close(token, Outcome.RELEASED, reason)
+                    await message.make(Move.RELEASE, **moving)
+                case BeginAnswer.BEGUN:
+                    # Both statements have guards of their own, and must agree with the decision.
+                    await message.one(statements.BEGIN, token=token, begin_id=begin_id, needs=needs)
+                    await message.one(statements.USE_ATTEMPT, token=token)
+            return Begun(answer=answer, reason=reason)
+
+    async def reread_begin(self, message_id: MessageId, token: int, *, begin_id: UUID, needs: timedelta) -> Reread:
+        """Say what a body may do whose begin got no reply: the COMMIT may have happened (model: PROTOCOL, begin)."""
+        async with locked(self._engine, message_id) as message:
+            row = await message.first(statements.BEGIN_FACTS, token=token, needs=needs)
+        if row is None or row.begin_id != begin_id:
+            return Reread.STOP
+        current = row.token_is_current and row.state == State.LEASED and row.attempt_open
+        return Reread.CALL if current and row.lease_suffices else Reread.UNSENT
+
+    async def record(self, message_id: MessageId, token: int, *, begin_id: UUID, result: CallResult) -> Recorded:
+        """Write what came of the call into its own attempt, once.
+
+        `late` means that the attempt was closed meanwhile: the result is kept as evidence and changes no state
+        (hardening seed: stale-claimant protection). There is no lease condition: a result that still finds its attempt
+        open is the truth about it.
+        """
+        came = {
+            "outcome": result.outcome,
+            "reason": result.reason,
+            "provider_message_id": result.provider_message_id,
+        }
+        async with locked(self._engine, message_id) as message:
+            written = await message.first(
+                statements.RECORD,
+                token=token,
+                own_begin_id=begin_id,
+                provider=result.provider,
+                provider_request_id=result.request_id,
+                provider_code=result.code,
+                **came,
+            )
+            if written is not None:
+                return Recorded.RECORDED
+            row = await message.first(statements.RECORDED, token=token)
+            if row is None or row.begin_id != begin_id:
+                return Recorded.NOT_OURS
+            if (row.outcome, row.provider_message_id) == (result.outcome, result.provider_message_id):
+                return Recorded.RECORDED
+            await message.connection.execute(
+                statements.KEEP_LATE_RESULT,
+                {"evidence_id": new_id(), "message_id": message_id, "attempt": row.number, **came},
+            )
+            await message.note("late_result", attempt=row.number, reason=result.reason)
+            return Recorded.LATE
+
+    async def finalize(self, message_id: MessageId, token: int, *, limits: Limits) -> Finalized:
+        """Settle the lease of this token; with a stale token, change nothing and say where the message stands."""
+        async with locked(self._engine, message_id) as message:
+            settlement, lease_left = await _settle(message, token, limits, after_lease_only=False)
+            row = await message.one(statements.STANDING)
+        state = State(row.state)
+        if settlement.answer is SettleAnswer.WAIT:
+            return Finalized(answer=FinalAnswer.WAIT, state=state, wait=lease_left)
+        if state is State.LEASED:  # a newer claim's lease: look again when it ends
+            return Finalized(answer=FinalAnswer.AGAIN, state=state, wait=_wait(row.lease_in))
+        if state in CLAIMABLE:
+            return Finalized(answer=FinalAnswer.AGAIN, state=state, wait=_wait(row.due_in))
+        return Finalized(answer=FinalAnswer.SETTLED, state=state)
+
+    async def expired_leases(self, most: int) -> list[ExpiredLease]:
+        """List leases that ran out, oldest first, at most `most`."""
+        async with self._engine.connect() as connection:
+            rows = (await connection.execute(statements.EXPIRED_LEASES, {"most": most})).all()
+        return [ExpiredLease(message_id=row.message_id, token=row.token) for row in rows]
+
+    async def settle_expired(self, lease: ExpiredLease, *, limits: Limits) -> bool:
+        """Settle a lease that ran out; False where somebody else did, or it still runs."""
+        async with locked(self._engine, lease.message_id) as message:
+            settlement, _ = await _settle(message, lease.token, limits, after_lease_only=True)
+        return settlement.answer is SettleAnswer.MOVED
+
+    async def startable(self, *, overdue: timedelta, again_after: timedelta, most: int) -> list[MessageRef]:
+        """List messages that a run should have claimed by now: due for `overdue`, none asked for in `again_after`."""
+        asked = {"overdue": overdue, "again_after": again_after, "most": most}
+        async with self._engine.connect() as connection:
+            rows = (await connection.execute(statements.STARTABLE, asked)).all()
+        return [MessageRef(id=row.id, tenant_id=row.tenant_id, request_hash=row.request_hash) for row in rows]
+
+    async def run_requested(self, message_id: MessageId) -> None:
+        """Remember that Temporal took a request for a run."""
+        async with self._engine.begin() as connection:
+            await connection.execute(statements.RUN_REQUESTED, {"message_id": message_id})
+
+
+def _policy(row: sa.Row[Any]) -> Policy:
+    return Policy(
+        tenant_disabled=row.tenant_disabled,
+        sender_disabled=row.sender_disabled,
+        credential_revoked=row.credential_revoked,
+        scope_missing=row.scope_missing,
+        recipient_suppressed=row.recipient_suppressed,
+    )
+
+
+def _wait(seconds: float | None) -> timedelta:
+    return timedelta(seconds=max(seconds or 0, 0))
+
+
+async def _mark_recipient(message: LockedMessage, reason: Reason | None) -> None:
+    """Write the outcome of the primary recipient, where it is the recipient that stopped the message."""
+    if reason is Reason.RECIPIENT_SUPPRESSED:
+        await message.connection.execute(statements.SUPPRESS_RECIPIENT, {"message_id": message.message_id})
+
+
+async def _settle(
+    message: LockedMessage, token: int, limits: Limits, *, after_lease_only: bool
+) -> tuple[Settlement, timedelta]:
+    """Decide what the lease of this token becomes, and do it; also say how much of the lease is left."""
+    asked = {"message_id": message.message_id}
+    rows = (await message.connection.execute(statements.SETTLE_FACTS, asked)).all()
+    current = next((row for row in rows if row.token == token), None)
+    if current is None:
+        return Settlement(answer=SettleAnswer.STALE), timedelta()
+    facts = SettleFacts(
+        state=State(current.state),
+        token_is_current=current.message_token == token,
+        attempts_used=current.attempts_used,
+        attempts=tuple(_attempt_facts(row) for row in rows),
+        settle_after_lease_only=after_lease_only,
+    )
+    settlement = decide_settle(facts, limits)
+    if settlement.answer is SettleAnswer.MOVED:
+        await message.close(token, settlement.closes_as, settlement.closes_because)
+        from_state = facts.state
+        retry = {"delay": settlement.delay, "gives_back": int(settlement.gives_attempt_back)}
+        for move, reason in settlement.moves:
+            more = retry if move is Move.RETRY else {}
+            await message.make(move, token=token, from_state=from_state, reason=reason, attempt=current.number, **more)
+            from_state = target(move)
+    return settlement, _wait(current.lease_in)
+
+
+def _attempt_facts(row: sa.Row[Any]) -> AttemptFacts:
+    return AttemptFacts(
+        number=row.number,
+        is_current=row.token == row.message_token,
+        open=row.open,
+        begun=row.begun,
+        outcome=Outcome(row.outcome) if row.outcome else None,
+        reason=Reason(row.reason) if row.reason else None,
+        events=frozenset(EventType(event) for event in row.events),
+        lease_over=row.lease_over,
+    )

@@ -1,0 +1,75 @@
+"""A transaction on one message: it takes the row lock first, and all that follows is decided and written under it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from db import statements
+from db.ids import MessageId
+from db.lifecycle import Actor, Move, State
+from db.outcomes import Outcome, Reason
+
+
+class UnknownMessageError(Exception):
+    """No message has this id: this database is not the one that accepted it, or was restored to an earlier time."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockedMessage:
+    """A message whose row this transaction holds."""
+
+    connection: AsyncConnection
+    message_id: MessageId
+
+    async def first(self, statement: sa.Executable, **values: Any) -> sa.Row[Any] | None:  # noqa: ANN401
+        """Run a statement about this message; give its only row, or None."""
+        return (await self.connection.execute(statement, {"message_id": self.message_id, **values})).one_or_none()
+
+    async def one(self, statement: sa.Executable, **values: Any) -> sa.Row[Any]:  # noqa: ANN401
+        """Run a statement about this message that must give one row."""
+        return (await self.connection.execute(statement, {"message_id": self.message_id, **values})).one()
+
+    async def make(
+        self,
+        move: Move,
+        *,
+        token: int,
+        from_state: State,
+        reason: Reason | None,
+        attempt: int | None = None,
+        **more: Any,  # noqa: ANN401  (what the statement of this move binds besides)
+    ) -> None:
+        """Make a move that was decided under the lock. Its statement must agree, or the whole transaction fails."""
+        values = {"token": token, "from_state": from_state, "reason": reason, "attempt": attempt, **more}
+        await self.one(statements.MOVES[move], **values)
+
+    async def note(
+        self,
+        move: str,
+        *,
+        attempt: int | None,
+        from_state: State | None = None,
+        to_state: State | None = None,
+        reason: Reason | None = None,
+    ) -> None:
+        """Write a line of the timeline."""
+        values = {"from_state": from_state, "to_state": to_state, "move": move, "reason": reason, "attempt": attempt}
+        await self.one(statements.NOTE, actor=Actor.MACHINE, **values)
+
+    async def close(self, token: int, closes_as: Outcome | None, closes_because: Reason | None) -> None:
+        """Close an attempt, in the transaction of the move out of leased; a recorded outcome stays as it is."""
+        await self.one(statements.CLOSE, token=token, closes_as=closes_as, closes_because=closes_because)
+
+
+@asynccontextmanager
+async def locked(engine: AsyncEngine, message_id: MessageId) -> AsyncIterator[LockedMessage]:
+    """Begin a transaction and take the message row; commit at the end, roll back on any exception."""
+    async with engine.begin() as connection:
+        message = LockedMessage(connection, message_id)
+        if await message.first(statements.LOCK) is None:
+            raise UnknownMessageError
+        yield message
