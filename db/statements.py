@@ -29,8 +29,8 @@ from db.schema import (
 )
 
 _NOW: Final = sa.func.clock_timestamp()
-_MESSAGE: Final = sa.bindparam("message_id", type_=messages.c.id.type)
-_TOKEN: Final = sa.bindparam("token", type_=sa.BigInteger)
+_MESSAGE: Final = sa.bindparam("this_message", type_=messages.c.id.type)
+_TOKEN: Final = sa.bindparam("this_token", type_=sa.BigInteger)
 
 
 def _seconds_until(moment: sa.ColumnElement[Any]) -> sa.ColumnElement[float]:
@@ -93,7 +93,7 @@ CLAIM_FACTS: Final = (
     .select_from(
         _WITH_POLICY.outerjoin(
             _own,
-            sa.and_(_own.c.message_id == messages.c.id, _own.c.claim_id == sa.bindparam("claim_id", type_=sa.Text)),
+            sa.and_(_own.c.message_id == messages.c.id, _own.c.claim_id == sa.bindparam("this_claim", type_=sa.Text)),
         ).outerjoin(_open, sa.and_(_open.c.message_id == messages.c.id, _open.c.closed_at.is_(None)))
     )
     .where(messages.c.id == _MESSAGE)
@@ -123,7 +123,7 @@ OPEN_ATTEMPT: Final = (
             .where(attempts.c.message_id == _MESSAGE)
             .scalar_subquery(),
             _TOKEN,
-            sa.bindparam("claim_id", type_=sa.Text),
+            sa.bindparam("this_claim", type_=sa.Text),
             sa.bindparam("owner", type_=sa.Text),
             _NOW + sa.bindparam("lease", type_=sa.Interval),
         ),
@@ -158,7 +158,7 @@ BEGIN: Final = (
         attempts.c.begun_at.is_(None),
         attempts.c.lease_expires_at > _NOW + sa.bindparam("needs", type_=sa.Interval),
     )
-    .values(begun_at=_NOW, begin_id=sa.bindparam("begin_id"))
+    .values(begun_at=_NOW, begin_id=sa.bindparam("this_begin"))
     .returning(attempts.c.number)
 )
 """Mark the attempt as begun; committed before the call. No row: closed, begun already, or too little lease."""
@@ -176,17 +176,17 @@ RECORD: Final = (
     .where(
         attempts.c.message_id == _MESSAGE,
         attempts.c.token == _TOKEN,
-        attempts.c.begin_id == sa.bindparam("own_begin_id", type_=attempts.c.begin_id.type),
+        attempts.c.begin_id == sa.bindparam("this_begin", type_=attempts.c.begin_id.type),
         attempts.c.closed_at.is_(None),
         attempts.c.outcome.is_(None),
     )
     .values(
-        outcome=sa.bindparam("outcome"),
-        reason=sa.bindparam("reason"),
-        provider=sa.bindparam("provider"),
-        provider_message_id=sa.bindparam("provider_message_id"),
-        provider_request_id=sa.bindparam("provider_request_id"),
-        provider_code=sa.bindparam("provider_code"),
+        outcome=sa.bindparam("its_outcome"),
+        reason=sa.bindparam("why"),
+        provider=sa.bindparam("its_provider"),
+        provider_message_id=sa.bindparam("its_provider_id"),
+        provider_request_id=sa.bindparam("its_request_id"),
+        provider_code=sa.bindparam("its_code"),
         ended_at=_NOW,
     )
     .returning(attempts.c.number)
@@ -201,11 +201,11 @@ RECORDED: Final = sa.select(
 KEEP_LATE_RESULT: Final = sa.insert(evidence).values(
     id=sa.bindparam("evidence_id"),
     message_id=_MESSAGE,
-    attempt=sa.bindparam("attempt"),
+    attempt=sa.bindparam("in_attempt"),
     kind=EvidenceKind.LATE_RESULT,
-    outcome=sa.bindparam("outcome"),
-    reason=sa.bindparam("reason"),
-    provider_message_id=sa.bindparam("provider_message_id"),
+    outcome=sa.bindparam("its_outcome"),
+    reason=sa.bindparam("why"),
+    provider_message_id=sa.bindparam("its_provider_id"),
 )
 """Keep the result of a stale worker as evidence; it moves nothing."""
 
@@ -285,11 +285,11 @@ def _move(move: Move) -> ReturningInsert[Any]:
         sa.select(
             moved.c.id,
             _next_seq(moved.c.id),
-            sa.bindparam("from_state", type_=sa.Text),
+            sa.bindparam("state_before", type_=sa.Text),
             moved.c.state,
             sa.literal(move.value),
-            sa.bindparam("reason", type_=sa.Text),
-            sa.bindparam("attempt", type_=sa.Integer),
+            sa.bindparam("why", type_=sa.Text),
+            sa.bindparam("in_attempt", type_=sa.Integer),
             sa.literal(by.value),
         )
     )
@@ -335,12 +335,12 @@ NOTE: Final = _appending(
     sa.select(
         _MESSAGE,
         _next_seq(_MESSAGE),
-        sa.bindparam("from_state", type_=sa.Text),
-        sa.bindparam("to_state", type_=sa.Text),
-        sa.bindparam("move", type_=sa.Text),
-        sa.bindparam("reason", type_=sa.Text),
-        sa.bindparam("attempt", type_=sa.Integer),
-        sa.bindparam("actor", type_=sa.Text),
+        sa.bindparam("state_before", type_=sa.Text),
+        sa.bindparam("state_after", type_=sa.Text),
+        sa.bindparam("named", type_=sa.Text),
+        sa.bindparam("why", type_=sa.Text),
+        sa.bindparam("in_attempt", type_=sa.Integer),
+        sa.bindparam("by_actor", type_=sa.Text),
     )
 )
 """Add a line to a message's timeline, under the lock of its row."""

@@ -96,7 +96,7 @@ class MessageStore:
         Policy is decided here: suppression, tenant, sender, credential (delivery seed: claim-time suppression).
         """
         async with locked(self._engine, message_id) as message:
-            row = await message.one(statements.CLAIM_FACTS, claim_id=claim_id, max_age=limits.max_age)
+            row = await message.one(statements.CLAIM_FACTS, this_claim=claim_id, max_age=limits.max_age)
             state = State(row.state)
             facts = ClaimFacts(
                 state=state,
@@ -112,11 +112,11 @@ class MessageStore:
                 case ClaimAnswer.LEASED if facts.own_attempt_open:
                     return Claimed(answer=answer, state=state, token=row.own_token, attempt=row.own_number)
                 case ClaimAnswer.LEASED:
-                    taken = await message.first(statements.CLAIM, token=row.token)
+                    taken = await message.first(statements.CLAIM, this_token=row.token)
                     if taken is None:  # the guards of the statement said no, though the decision said yes
                         return Claimed(answer=ClaimAnswer.BUSY, state=state, wait=timedelta())
                     opened = await message.one(
-                        statements.OPEN_ATTEMPT, token=taken.token, claim_id=claim_id, owner=owner, lease=lease
+                        statements.OPEN_ATTEMPT, this_token=taken.token, this_claim=claim_id, owner=owner, lease=lease
                     )
                     await message.note(Move.CLAIM, from_state=state, to_state=State.LEASED, attempt=opened.number)
                     return Claimed(answer=answer, state=State.LEASED, token=taken.token, attempt=opened.number)
@@ -138,8 +138,8 @@ class MessageStore:
         """Read what the attempt of this token submits: protected content, for the provider alone."""
         async with self._engine.connect() as connection:
             message = LockedMessage(connection, message_id)
-            row = await message.one(statements.SUBMISSION, token=token)
-            addressees = (await connection.execute(statements.ADDRESSEES, {"message_id": message_id})).all()
+            row = await message.one(statements.SUBMISSION, this_token=token)
+            addressees = (await connection.execute(statements.ADDRESSEES, {"this_message": message_id})).all()
         return Submission(
             message_id=message_id,
             attempt=row.number,
@@ -163,7 +163,7 @@ class MessageStore:
         A raised error means: unknown, ask `reread_begin`.
         """
         async with locked(self._engine, message_id) as message:
-            row = await message.first(statements.BEGIN_FACTS, token=token, needs=needs)
+            row = await message.first(statements.BEGIN_FACTS, this_token=token, needs=needs)
             if row is None:
                 return Begun(answer=BeginAnswer.REFUSED)
             state = State(row.state)
@@ -191,14 +191,14 @@ class MessageStore:
                     await message.make(Move.RELEASE, **moving)
                 case BeginAnswer.BEGUN:
                     # Both statements have guards of their own, and must agree with the decision.
-                    await message.one(statements.BEGIN, token=token, begin_id=begin_id, needs=needs)
-                    await message.one(statements.USE_ATTEMPT, token=token)
+                    await message.one(statements.BEGIN, this_token=token, this_begin=begin_id, needs=needs)
+                    await message.one(statements.USE_ATTEMPT, this_token=token)
             return Begun(answer=answer, reason=reason)
 
     async def reread_begin(self, message_id: MessageId, token: int, *, begin_id: UUID, needs: timedelta) -> Reread:
         """Say what a body may do whose begin got no reply: the COMMIT may have happened (model: PROTOCOL, begin)."""
         async with locked(self._engine, message_id) as message:
-            row = await message.first(statements.BEGIN_FACTS, token=token, needs=needs)
+            row = await message.first(statements.BEGIN_FACTS, this_token=token, needs=needs)
         if row is None or row.begin_id != begin_id:
             return Reread.STOP
         current = row.token_is_current and row.state == State.LEASED and row.attempt_open
@@ -212,30 +212,30 @@ class MessageStore:
         open is the truth about it.
         """
         came = {
-            "outcome": result.outcome,
-            "reason": result.reason,
-            "provider_message_id": result.provider_message_id,
+            "its_outcome": result.outcome,
+            "why": result.reason,
+            "its_provider_id": result.provider_message_id,
         }
         async with locked(self._engine, message_id) as message:
             written = await message.first(
                 statements.RECORD,
-                token=token,
-                own_begin_id=begin_id,
-                provider=result.provider,
-                provider_request_id=result.request_id,
-                provider_code=result.code,
+                this_token=token,
+                this_begin=begin_id,
+                its_provider=result.provider,
+                its_request_id=result.request_id,
+                its_code=result.code,
                 **came,
             )
             if written is not None:
                 return Recorded.RECORDED
-            row = await message.first(statements.RECORDED, token=token)
+            row = await message.first(statements.RECORDED, this_token=token)
             if row is None or row.begin_id != begin_id:
                 return Recorded.NOT_OURS
             if (row.outcome, row.provider_message_id) == (result.outcome, result.provider_message_id):
                 return Recorded.RECORDED
             await message.connection.execute(
                 statements.KEEP_LATE_RESULT,
-                {"evidence_id": new_id(), "message_id": message_id, "attempt": row.number, **came},
+                {"evidence_id": new_id(), "this_message": message_id, "in_attempt": row.number, **came},
             )
             await message.note("late_result", attempt=row.number, reason=result.reason)
             return Recorded.LATE
@@ -276,7 +276,7 @@ class MessageStore:
     async def run_requested(self, message_id: MessageId) -> None:
         """Remember that Temporal took a request for a run."""
         async with self._engine.begin() as connection:
-            await connection.execute(statements.RUN_REQUESTED, {"message_id": message_id})
+            await connection.execute(statements.RUN_REQUESTED, {"this_message": message_id})
 
 
 def _policy(row: sa.Row[Any]) -> Policy:
@@ -296,14 +296,14 @@ def _wait(seconds: float | None) -> timedelta:
 async def _mark_recipient(message: LockedMessage, reason: Reason | None) -> None:
     """Write the outcome of the primary recipient, where it is the recipient that stopped the message."""
     if reason is Reason.RECIPIENT_SUPPRESSED:
-        await message.connection.execute(statements.SUPPRESS_RECIPIENT, {"message_id": message.message_id})
+        await message.connection.execute(statements.SUPPRESS_RECIPIENT, {"this_message": message.message_id})
 
 
 async def _settle(
     message: LockedMessage, token: int, limits: Limits, *, after_lease_only: bool
 ) -> tuple[Settlement, timedelta]:
     """Decide what the lease of this token becomes, and do it; also say how much of the lease is left."""
-    asked = {"message_id": message.message_id}
+    asked = {"this_message": message.message_id}
     rows = (await message.connection.execute(statements.SETTLE_FACTS, asked)).all()
     current = next((row for row in rows if row.token == token), None)
     if current is None:

@@ -27,11 +27,11 @@ class LockedMessage:
 
     async def first(self, statement: sa.Executable, **values: Any) -> sa.Row[Any] | None:  # noqa: ANN401
         """Run a statement about this message; give its only row, or None."""
-        return (await self.connection.execute(statement, {"message_id": self.message_id, **values})).one_or_none()
+        return (await self.connection.execute(statement, {"this_message": self.message_id, **values})).one_or_none()
 
     async def one(self, statement: sa.Executable, **values: Any) -> sa.Row[Any]:  # noqa: ANN401
         """Run a statement about this message that must give one row."""
-        return (await self.connection.execute(statement, {"message_id": self.message_id, **values})).one()
+        return (await self.connection.execute(statement, {"this_message": self.message_id, **values})).one()
 
     async def make(
         self,
@@ -44,7 +44,7 @@ class LockedMessage:
         **more: Any,  # noqa: ANN401  (what the statement of this move binds besides)
     ) -> None:
         """Make a move that was decided under the lock. Its statement must agree, or the whole transaction fails."""
-        values = {"token": token, "from_state": from_state, "reason": reason, "attempt": attempt, **more}
+        values = {"this_token": token, "state_before": from_state, "why": reason, "in_attempt": attempt, **more}
         await self.one(statements.MOVES[move], **values)
 
     async def note(
@@ -57,12 +57,12 @@ class LockedMessage:
         reason: Reason | None = None,
     ) -> None:
         """Write a line of the timeline."""
-        values = {"from_state": from_state, "to_state": to_state, "move": move, "reason": reason, "attempt": attempt}
-        await self.one(statements.NOTE, actor=Actor.MACHINE, **values)
+        values = {"state_before": from_state, "state_after": to_state, "named": move, "why": reason}
+        await self.one(statements.NOTE, by_actor=Actor.MACHINE, in_attempt=attempt, **values)
 
     async def close(self, token: int, closes_as: Outcome | None, closes_because: Reason | None) -> None:
         """Close an attempt, in the transaction of the move out of leased; a recorded outcome stays as it is."""
-        await self.one(statements.CLOSE, token=token, closes_as=closes_as, closes_because=closes_because)
+        await self.one(statements.CLOSE, this_token=token, closes_as=closes_as, closes_because=closes_because)
 
 
 @asynccontextmanager

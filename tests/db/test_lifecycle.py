@@ -104,7 +104,9 @@ async def test_the_trigger_lets_a_superuser_make_permitted_moves_only(
 async def test_a_message_begins_queued(superuser: asyncpg.Connection) -> None:
     await make_tenant(superuser)
     message = await make_message(superuser, State.LEASED, AttemptRow())
-    row = dict(await superuser.fetchrow("SELECT * FROM messages WHERE id = $1", message.id))
+    stored = await superuser.fetchrow("SELECT * FROM messages WHERE id = $1", message.id)
+    assert stored is not None
+    row = dict(stored)
     row |= {"idempotency_key": "another", "id": "0192f0c0-e5b0-7a3c-9f0d-5a0d6a1b2c3d"}
     names = ", ".join(row)
     places = ", ".join(f"${index}" for index in range(1, len(row) + 1))

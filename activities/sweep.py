@@ -1,0 +1,86 @@
+"""Sweep: settle leases that nobody finalized, and start runs for messages that have none. Schedule and command line."""
+
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Final
+
+import structlog
+from temporalio import activity
+
+from activities.contracts import SWEEP, SweepReply
+from db.decisions import Limits
+from db.records import MessageRef
+from db.store import MessageStore
+
+#: One sweep's bounds: the next comes within seconds and goes on where this one ended.
+_MOST_SETTLED: Final = 500
+_MOST_STARTED: Final = 500
+#: A run that exists would have claimed by now, unless the claim queue is backed up; then asking again joins it.
+_RUN_AGAIN_AFTER: Final = timedelta(seconds=60)
+#: So many failures mean that Postgres or Temporal is away: the rest would only wait for the same time-out.
+_MOST_FAILURES: Final = 3
+
+_log = structlog.get_logger(__name__)
+
+
+class SweepActivity:
+    """Sweeps; any number may run at once.
+
+    Args:
+        store: Where messages are.
+        start: Asks Temporal for a run of a message; joins the running one. Raises where Temporal is away.
+        limits: When a message is tried again.
+        overdue: How long a message may be due before it counts as forgotten.
+
+    """
+
+    def __init__(
+        self,
+        store: MessageStore,
+        *,
+        start: Callable[[MessageRef], Awaitable[None]],
+        limits: Limits,
+        overdue: timedelta,
+    ) -> None:
+        self._store = store
+        self._start = start
+        self._limits = limits
+        self._overdue = overdue
+
+    @activity.defn(name=SWEEP)
+    async def sweep(self) -> SweepReply:
+        """Sweep once. One message's trouble is logged and left to the next sweep; it never stops the others."""
+        settled, failed_to_settle = await self._settle()
+        started, failed_to_start = await self._start_runs()
+        failed = failed_to_settle + failed_to_start
+        if settled or started or failed:
+            _log.info("swept", settled=settled, started=started, failed=failed)
+        return SweepReply(settled=settled, started=started, failed=failed)
+
+    async def _settle(self) -> tuple[int, int]:
+        settled = failed = 0
+        for lease in await self._store.expired_leases(_MOST_SETTLED):
+            try:
+                settled += await self._store.settle_expired(lease, limits=self._limits)
+            except Exception as error:  # noqa: BLE001
+                failed += 1
+                _log.warning("settle_failed", message_id=str(lease.message_id), error=type(error).__name__)
+                if failed >= _MOST_FAILURES:
+                    break
+        return settled, failed
+
+    async def _start_runs(self) -> tuple[int, int]:
+        started = failed = 0
+        forgotten = await self._store.startable(overdue=self._overdue, again_after=_RUN_AGAIN_AFTER, most=_MOST_STARTED)
+        for message in forgotten:
+            try:
+                await self._start(message)
+                await self._store.run_requested(message.id)
+            except Exception as error:  # noqa: BLE001
+                failed += 1
+                _log.warning("start_failed", message_id=str(message.id), error=type(error).__name__)
+                if failed >= _MOST_FAILURES:
+                    break
+            else:
+                started += 1
+        return started, failed

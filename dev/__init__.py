@@ -1,0 +1,1 @@
+"""The one-machine stack and the SES simulator. Never imported by the product."""

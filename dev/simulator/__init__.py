@@ -1,0 +1,1 @@
+"""A simulator of SES v2 for development and tests."""

@@ -1,0 +1,1 @@
+"""What follows what, as Temporal workflows: deterministic, without SQL, HTTP or boto3."""
