@@ -172,7 +172,6 @@ class AttemptFacts:
 
     number: int
     is_current: bool  #: its token is the message's
-    open: bool
     begun: bool
     outcome: Outcome | None
     reason: Reason | None

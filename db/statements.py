@@ -229,7 +229,6 @@ SETTLE_FACTS: Final = (
         messages.c.attempts_used,
         attempts.c.token,
         attempts.c.number,
-        attempts.c.closed_at.is_(None).label("open"),
         attempts.c.begun_at.is_not(None).label("begun"),
         attempts.c.outcome,
         attempts.c.reason,

@@ -190,8 +190,9 @@ class MessageStore:
                     await message.close(token, Outcome.RELEASED, reason)
                     await message.make(Move.RELEASE, **moving)
                 case BeginAnswer.BEGUN:
-                    # Both statements have guards of their own, and must agree with the decision.
-                    await message.one(statements.BEGIN, this_token=token, this_begin=begin_id, needs=needs)
+                    begun = await message.first(statements.BEGIN, this_token=token, this_begin=begin_id, needs=needs)
+                    if begun is None:  # the lease ran short between the decision and the write
+                        return Begun(answer=BeginAnswer.REFUSED)
                     await message.one(statements.USE_ATTEMPT, this_token=token)
             return Begun(answer=answer, reason=reason)
 
@@ -331,7 +332,6 @@ def _attempt_facts(row: sa.Row[Any]) -> AttemptFacts:
     return AttemptFacts(
         number=row.number,
         is_current=row.token == row.message_token,
-        open=row.open,
         begun=row.begun,
         outcome=Outcome(row.outcome) if row.outcome else None,
         reason=Reason(row.reason) if row.reason else None,

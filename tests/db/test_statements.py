@@ -166,7 +166,7 @@ async def test_record_leaves_an_attempt_alone_that_is(
 async def test_close_closes_the_open_attempt_of_its_token(
     connection: AsyncConnection,
     superuser: asyncpg.Connection,
-    closed: bool,  # noqa: FBT001  (a parameter of the test)
+    closed: bool,
     token: int,
 ) -> None:
     attempt = AttemptRow(outcome="not_begun" if closed else None, closed=closed)
