@@ -91,6 +91,9 @@ class SesSettings(BaseSettings):
     )
     connect_timeout_seconds: float = Field(default=2, gt=0, description="For a connection to SES.")
     read_timeout_seconds: float = Field(default=8, gt=0, description="For each read of SES's answer.")
+    longest_rest_seconds: float = Field(
+        default=4, ge=0, description="A kept connection that rested longer is opened anew before it is used."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +139,7 @@ class SesProvider:
         retries = self._client.meta.config.retries  # type: ignore[attr-defined]  # set by its options, which have no stub
         if retries.get("total_max_attempts") != 1:
             raise RuntimeError("boto3 would retry a submission: it must make exactly one request")
-        watched_http.install(self._client)
+        watched_http.install(self._client, longest_rest=settings.longest_rest_seconds)
 
     def prepare(self, submission: Submission) -> SesRequest:
         """Build the arguments of SendEmail. The tags are what a provider event brings back (DESIGN: evidence)."""
@@ -185,7 +188,8 @@ class SesProvider:
         request_id = answer.get("ResponseMetadata", {}).get("RequestId")
         message_id = answer.get("MessageId")
         if not message_id:  # an unreadable success comes back as an empty dictionary, without an exception
-            return _result(Outcome.UNKNOWN, Reason.RESPONSE_UNREADABLE, request_id=request_id)
+            reason = Reason.PROVIDER_TIMEOUT if watch.fired else Reason.RESPONSE_UNREADABLE
+            return _result(Outcome.UNKNOWN, reason, request_id=request_id)
         return _result(Outcome.ACCEPTED, None, request_id=request_id, provider_message_id=message_id)
 
 

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from botocore.awsrequest import (
     AWSHTTPConnection,
@@ -17,10 +17,6 @@ from botocore.awsrequest import (
     AWSHTTPSConnection,
     AWSHTTPSConnectionPool,
 )
-
-#: A kept connection that rested longer is opened anew: the provider may be about to close it, and a request that is
-#: lost to that looks just like one that was taken.
-_LONGEST_REST_SECONDS: Final = 4.0
 
 _of_this_thread = threading.local()
 
@@ -80,10 +76,11 @@ class _Watched:
     """What both kinds of connection add to botocore's."""
 
     sock: Any
+    longest_rest: float
     _rests_since: float = 0.0
 
     def request(self, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401  (botocore's signature)
-        if self.sock is not None and time.monotonic() - self._rests_since > _LONGEST_REST_SECONDS:
+        if self.sock is not None and time.monotonic() - self._rests_since > self.longest_rest:
             self.close()
         return super().request(*arguments, **named)  # type: ignore[misc]  # a mixin: the connection is beside it
 
@@ -105,32 +102,42 @@ class _Watched:
         super().close()  # type: ignore[misc]  # a mixin: the connection is beside it
 
 
-class _WatchedHTTPConnection(_Watched, AWSHTTPConnection):  # type: ignore[misc]  # as botocore's own bases
-    pass
+def _pools(longest_rest: float) -> dict[str, type[Any]]:
+    """Build the pools of one client."""
+
+    class WatchedHTTPConnection(_Watched, AWSHTTPConnection):  # type: ignore[misc]  # as botocore's own bases
+        pass
+
+    class WatchedHTTPSConnection(_Watched, AWSHTTPSConnection):  # type: ignore[misc]  # as botocore's own bases
+        pass
+
+    class WatchedHTTPPool(AWSHTTPConnectionPool):
+        ConnectionCls = WatchedHTTPConnection  # type: ignore[mutable-override]  # urllib3's way to set it
+
+    class WatchedHTTPSPool(AWSHTTPSConnectionPool):
+        ConnectionCls = WatchedHTTPSConnection  # type: ignore[mutable-override]  # urllib3's way to set it
+
+    for connection in (WatchedHTTPConnection, WatchedHTTPSConnection):
+        connection.longest_rest = longest_rest
+    return {"http": WatchedHTTPPool, "https": WatchedHTTPSPool}
 
 
-class _WatchedHTTPSConnection(_Watched, AWSHTTPSConnection):  # type: ignore[misc]  # as botocore's own bases
-    pass
-
-
-class _WatchedHTTPPool(AWSHTTPConnectionPool):
-    ConnectionCls = _WatchedHTTPConnection  # type: ignore[mutable-override]  # urllib3's way to set it
-
-
-class _WatchedHTTPSPool(AWSHTTPSConnectionPool):
-    ConnectionCls = _WatchedHTTPSConnection  # type: ignore[mutable-override]  # urllib3's way to set it
-
-
-def install(client: Any) -> None:  # noqa: ANN401  (boto3's clients have no type)
+def install(client: Any, *, longest_rest: float) -> None:  # noqa: ANN401  (boto3's clients have no type)
     """Make every connection of this client a watched one.
 
     botocore has no public way to it. Where its inside has changed, this raises at start-up; and a connection that
     slipped through would fail the tests that count what was read.
+
+    Args:
+        client: A boto3 client.
+        longest_rest: Seconds after which a kept connection is opened anew: the provider may be about to close it, and
+            a request that is lost to that looks just like one that was taken.
+
     """
     session = client._endpoint.http_session  # noqa: SLF001
-    pools = {"http": _WatchedHTTPPool, "https": _WatchedHTTPSPool}
+    pools = _pools(longest_rest)
     if set(session._pool_classes_by_scheme) != set(pools):  # noqa: SLF001
         raise RuntimeError("botocore's HTTP session has changed: the provider's calls can't be watched")
     session._pool_classes_by_scheme.update(pools)  # noqa: SLF001  (this dict is the manager's too, and each proxy's)
-    if session._manager.pool_classes_by_scheme["https"] is not _WatchedHTTPSPool:  # noqa: SLF001
+    if session._manager.pool_classes_by_scheme["https"] is not pools["https"]:  # noqa: SLF001
         raise RuntimeError("botocore's HTTP session has changed: the provider's calls can't be watched")

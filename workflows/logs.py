@@ -69,5 +69,5 @@ def set_up(process: str, *, level: str = "INFO") -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
-    for noisy in ("temporalio", "botocore", "boto3", "urllib3", "asyncio", "httpx"):
+    for noisy in ("temporalio", "botocore", "boto3", "urllib3", "asyncio", "httpx", "alembic"):
         logging.getLogger(noisy).setLevel(max(logging.WARNING, root.level))
