@@ -17,6 +17,7 @@ from temporalio.worker import Worker
 
 from activities.claim import ClaimActivity
 from activities.finalize import FinalizeActivity
+from activities.provider import Provider, Request
 from activities.ses import SesProvider, SesSettings
 from activities.submit import BEGIN_MARGIN, SubmitActivity
 from activities.sweep import SweepActivity
@@ -136,7 +137,7 @@ async def run(stop: asyncio.Event | None = None) -> None:
     stopping = stop or _on_signals()
     with ThreadPoolExecutor(settings.slots, thread_name_prefix="provider") as executor:
         provider = SesProvider(ses, connections=settings.slots)
-        workers = _workers(
+        workers = build_workers(
             client=client,
             store=store,
             provider=provider,
@@ -156,11 +157,11 @@ async def run(stop: asyncio.Event | None = None) -> None:
     _log.info("worker_stopped", worker=settings.name)
 
 
-def _workers(
+def build_workers(
     *,
     client: Client,
     store: MessageStore,
-    provider: SesProvider,
+    provider: Provider[Request],
     executor: ThreadPoolExecutor,
     settings: WorkerSettings,
     delivery: DeliverySettings,

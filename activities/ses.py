@@ -1,8 +1,6 @@
 """Amazon SES behind the Provider protocol: building the request, and what each answer means. Nowhere else is boto3."""
 
 from dataclasses import dataclass
-from email.header import Header
-from email.utils import quote
 from typing import Any, Final
 
 import boto3
@@ -26,9 +24,10 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from typing_extensions import override
 
 from activities import watched_http
+from activities.mailbox import mailbox
 from activities.watched_http import Watch
 from db.outcomes import Outcome, Reason
-from db.records import Addressee, CallResult, Submission
+from db.records import CallResult, Submission
 
 #: The name by which messages, attempts and the switch know this provider.
 NAME: Final = "ses"
@@ -145,7 +144,7 @@ class SesProvider:
         """Build the arguments of SendEmail. The tags are what a provider event brings back (DESIGN: evidence)."""
         by_role: dict[str, list[str]] = {"to": [], "cc": [], "bcc": []}
         for recipient in submission.recipients:
-            by_role[recipient.role].append(mailbox(recipient))
+            by_role[recipient.role].append(mailbox(recipient.address, recipient.name))
         body: dict[str, Any] = {"Text": {"Data": submission.text, "Charset": "UTF-8"}}
         if submission.html is not None:
             body["Html"] = {"Data": submission.html, "Charset": "UTF-8"}
@@ -157,13 +156,13 @@ class SesProvider:
         }
         return SesRequest(
             {
-                "FromEmailAddress": mailbox(submission.sender),
+                "FromEmailAddress": mailbox(submission.sender.address, submission.sender.name),
                 "Destination": {
                     "ToAddresses": by_role["to"],
                     "CcAddresses": by_role["cc"],
                     "BccAddresses": by_role["bcc"],
                 },
-                "ReplyToAddresses": [mailbox(address) for address in submission.reply_to],
+                "ReplyToAddresses": [mailbox(each.address, each.name) for each in submission.reply_to],
                 "Content": {
                     "Simple": {
                         "Subject": {"Data": submission.subject, "Charset": "UTF-8"},
@@ -258,14 +257,3 @@ def _result(
         provider_message_id=provider_message_id,
         code=code,
     )
-
-
-def mailbox(addressee: Addressee) -> str:
-    """Write an addressee as SES takes it: 7 bit, the name quoted (RFC 5322) or in encoded words (RFC 2047)."""
-    if not addressee.name:
-        return addressee.address
-    if addressee.name.isascii():
-        return f'"{quote(addressee.name)}" <{addressee.address}>'
-    # Encoded words are at most 75 characters long each; SES wants them in one line.
-    words = Header(addressee.name, charset="utf-8", maxlinelen=75).encode(linesep="").replace("  ", " ")
-    return f"{words} <{addressee.address}>"

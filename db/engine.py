@@ -11,6 +11,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+#: A process's pool of connections, by a name that the layers above may use.
+Engine = AsyncEngine
+
 
 class UnavailableError(Exception):
     """Postgres can't be reached, or doesn't answer in time. Whether a write happened is open: a replay tells."""

@@ -1,0 +1,1 @@
+"""HTTP in: intake, reading, health. No SQL."""

@@ -1,0 +1,134 @@
+"""The API process: settings, engine, Temporal client and routes, composed into one application."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+import uvicorn
+from fastapi import FastAPI
+from fastapi_offline import FastAPIOffline
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+from temporalio.client import Client
+
+from api import health, messages, problems
+from api.auth import Authenticator
+from api.intake import Intake
+from api.requests import RequestLog
+from api.starter import Starter
+from db.engine import DatabaseSettings, Engine, create_engine
+from db.intake import IntakeStore
+from db.reading import MessageReader
+from db.records import MessageRef
+from workflows import logs
+from workflows.temporal import connect, start_message
+
+_DESCRIPTION = """
+Fencepost takes a transactional mail and gets it to the provider at most once by itself.
+Where nobody can know whether the provider took a message, it is `ambiguous`, and only evidence or a person ends that.
+`provider_accepted` is not delivery.
+"""
+
+
+class ApiSettings(BaseSettings):
+    """The API process."""
+
+    model_config = SettingsConfigDict(env_prefix="FENCEPOST_", hide_input_in_errors=True)
+
+    api_host: str = Field(default="127.0.0.1", description="Address that the API listens on.")
+    api_port: int = Field(default=7480, description="Port that the API listens on.")
+    environment: Literal["live", "test"] = Field(default="live", description="The word in this deployment's API keys.")
+    key_pepper: SecretStr = Field(
+        min_length=32, description="Secret, 32 characters or more: hashes API keys. Changing it revokes every key."
+    )
+    address_key: SecretStr = Field(
+        min_length=32, description="Secret, 32 characters or more: hashes addresses for look-ups. Never change it."
+    )
+
+
+def create_app(settings: ApiSettings, engine: Engine, temporal: Client) -> FastAPI:
+    """Build the application on an engine and a client that may be lazy."""
+
+    async def start(message: MessageRef) -> None:
+        await start_message(temporal, message)
+
+    starter = Starter(start)
+    store = IntakeStore(engine)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        starter.open()
+        yield
+        await starter.close()
+        await engine.dispose()
+
+    app = FastAPIOffline(
+        title="Fencepost",
+        version="1",
+        description=_DESCRIPTION,
+        lifespan=lifespan,
+        redoc_url=None,
+    )
+    app.state.authenticator = Authenticator(store, pepper=settings.key_pepper.get_secret_value().encode())
+    app.state.intake = Intake(store, starter, address_key=settings.address_key.get_secret_value().encode())
+    app.state.reader = MessageReader(engine)
+    app.state.temporal = temporal
+    problems.install(app)
+    app.include_router(messages.router)
+    app.include_router(health.router)
+    app.add_middleware(RequestLog)
+    _describe(app)
+    return app
+
+
+def _describe(app: FastAPI) -> None:
+    """Make OpenAPI true where FastAPI can't know: how a caller authenticates, and that it has no error of its own."""
+    generate = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            schema = generate()
+            components = schema["components"]
+            components["securitySchemes"] = {"api_key": {"type": "http", "scheme": "bearer", "bearerFormat": "fp_..."}}
+            for unused in ("HTTPValidationError", "ValidationError"):
+                components["schemas"].pop(unused, None)
+            for path, calls in schema["paths"].items():
+                for call in calls.values():
+                    if path.startswith("/v1/"):
+                        call["security"] = [{"api_key": []}]
+                    _drop_framework_error(call["responses"])
+            app.openapi_schema = schema
+        return app.openapi_schema
+
+    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's own way to extend its document
+
+
+def _drop_framework_error(responses: dict[str, Any]) -> None:
+    content = responses.get("422", {}).get("content", {}).get("application/json", {})
+    if content.get("schema", {}).get("$ref", "").endswith("/HTTPValidationError"):
+        del responses["422"]
+
+
+async def serve() -> None:
+    """Run the API until SIGTERM or SIGINT; requests under way are answered first."""
+    settings = ApiSettings()
+    engine = create_engine(DatabaseSettings(), application="fencepost-api")
+    app = create_app(settings, engine, await connect(lazy=True))
+    config = uvicorn.Config(
+        app,
+        host=settings.api_host,
+        port=settings.api_port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=10,
+        h11_max_incomplete_event_size=64 * 1024,
+    )
+    await uvicorn.Server(config).serve()
+
+
+def main() -> None:
+    """Run the API process."""
+    logs.set_up("api")
+    asyncio.run(serve())

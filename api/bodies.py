@@ -1,0 +1,26 @@
+"""Reading a request's body: the right type, and never more than it may be."""
+
+from typing import Final
+
+from fastapi import Request
+
+from api.problems import Code, Problem
+
+#: CONTRACT: times and limits.
+MAX_BODY: Final = 256 * 1024
+
+
+async def read_json_body(request: Request) -> bytes:
+    """Give the raw body of a JSON request. Raises 415 for another type, and 413 before more than the limit is read."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise Problem(Code.UNSUPPORTED_MEDIA_TYPE)
+    announced = request.headers.get("content-length", "0")
+    if announced.isdecimal() and int(announced) > MAX_BODY:
+        raise Problem(Code.REQUEST_TOO_LARGE)
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BODY:
+            raise Problem(Code.REQUEST_TOO_LARGE)
+    return bytes(body)

@@ -1,0 +1,194 @@
+"""What answers look like: redacted by construction, since these models have no place for anything else."""
+
+from datetime import datetime
+from typing import Annotated, Literal, Self
+from uuid import UUID
+
+from pydantic import BaseModel, Field, PlainSerializer
+
+from db.lifecycle import Actor, State
+from db.outcomes import EvidenceKind, Outcome, Reason
+from db.reading import AttemptView, MessageView
+
+#: RFC 3339, UTC, microseconds.
+Time = Annotated[
+    datetime,
+    PlainSerializer(lambda moment: moment.isoformat().replace("+00:00", "Z"), return_type=str),
+    Field(json_schema_extra={"format": "date-time"}),
+]
+
+
+class TemplateBody(BaseModel):
+    """A template version."""
+
+    key: str
+    version: int
+
+
+class SenderBody(BaseModel):
+    """A sender."""
+
+    key: str
+
+
+class RecipientBody(BaseModel):
+    """A recipient, redacted, with an outcome of its own."""
+
+    role: Literal["to", "cc", "bcc"]
+    address: str = Field(examples=["a***@example.com"])
+    outcome: Literal["delivered", "bounced", "complained", "suppressed", "rejected"] | None
+
+
+class AttemptBody(BaseModel):
+    """One claim's try. Claims that were released or never begun stand here too, and don't count."""
+
+    number: int
+    outcome: Literal["accepted", "refused", "unknown", "not_submitted", "not_begun", "released"] | None
+    reason: Reason | None
+    claimed_at: Time
+    begun_at: Time | None
+    ended_at: Time | None
+    provider: str | None
+    provider_message_id: str | None
+
+    @classmethod
+    def of(cls, attempt: AttemptView) -> Self:
+        """Show an attempt; whether a refusal is final is in the message's state, not here."""
+        outcome = Outcome.REFUSED if attempt.outcome == Outcome.REJECTED else attempt.outcome
+        return cls.model_validate(
+            {
+                "number": attempt.number,
+                "outcome": outcome,
+                "reason": attempt.reason,
+                "claimed_at": attempt.claimed_at,
+                "begun_at": attempt.begun_at,
+                "ended_at": attempt.ended_at,
+                "provider": attempt.provider,
+                "provider_message_id": attempt.provider_message_id,
+            }
+        )
+
+
+class LineBody(BaseModel):
+    """A line of the timeline. What moves nothing has `from` and `to` null."""
+
+    seq: int
+    at: Time
+    from_state: State | None = Field(serialization_alias="from")
+    to_state: State | None = Field(serialization_alias="to")
+    move: str
+    reason: Reason | None
+    attempt: int | None
+    actor: Actor
+
+
+class LeaseBody(BaseModel):
+    """Who holds the message: an attempt, until its lease ends."""
+
+    attempt: int
+    expires_at: Time
+
+
+class RetryBody(BaseModel):
+    """Whether and when the machine tries again."""
+
+    eligible: bool
+    due_at: Time | None
+
+
+class EvidenceBody(BaseModel):
+    """What is known of an ambiguous attempt besides its own outcome."""
+
+    kind: EvidenceKind
+    at: Time
+    provider_message_id: str | None
+
+
+class AmbiguityBody(BaseModel):
+    """What a person has to know who settles an ambiguous message."""
+
+    since: Time
+    attempt: int
+    evidence: list[EvidenceBody]
+
+
+class MessageBody(BaseModel):
+    """A message as it stands. Provider acceptance is not delivery."""
+
+    id: UUID
+    state: State
+    idempotent_replay: bool
+    request_hash: str
+    workflow_id: str
+    purpose: str
+    template: TemplateBody
+    sender: SenderBody
+    tags: dict[str, str]
+    recipients: list[RecipientBody]
+    attempts: list[AttemptBody]
+    timeline: list[LineBody]
+    lease: LeaseBody | None
+    retry: RetryBody
+    ambiguity: AmbiguityBody | None
+    provider_accepted_at: Time | None
+    delivered_at: Time | None
+    created_at: Time
+    updated_at: Time
+
+    @classmethod
+    def of(cls, message: MessageView, *, replay: bool) -> Self:
+        """Show a message."""
+        return cls(
+            id=message.ref.id,
+            state=message.state,
+            idempotent_replay=replay,
+            request_hash=message.ref.request_hash,
+            workflow_id=message.ref.workflow_id,
+            purpose=message.purpose,
+            template=TemplateBody(key=message.template_key, version=message.template_version),
+            sender=SenderBody(key=message.sender_key),
+            tags=dict(message.tags),
+            recipients=[
+                RecipientBody.model_validate(
+                    {"role": recipient.role, "address": recipient.redacted, "outcome": recipient.outcome}
+                )
+                for recipient in message.recipients
+            ],
+            attempts=[AttemptBody.of(attempt) for attempt in message.attempts],
+            timeline=[LineBody.model_validate(line, from_attributes=True) for line in message.timeline],
+            lease=_lease(message),
+            retry=_retry(message),
+            ambiguity=_ambiguity(message),
+            provider_accepted_at=message.provider_accepted_at,
+            delivered_at=message.delivered_at,
+            created_at=message.created_at,
+            updated_at=message.updated_at,
+        )
+
+
+def _lease(message: MessageView) -> LeaseBody | None:
+    open_attempt = next((attempt for attempt in message.attempts if attempt.open), None)
+    if open_attempt is None:
+        return None
+    return LeaseBody(attempt=open_attempt.number, expires_at=open_attempt.lease_expires_at)
+
+
+def _retry(message: MessageView) -> RetryBody:
+    eligible = message.state is State.RETRYABLE
+    return RetryBody(eligible=eligible, due_at=message.due_at if eligible else None)
+
+
+def _ambiguity(message: MessageView) -> AmbiguityBody | None:
+    if message.state is not State.AMBIGUOUS:
+        return None
+    line = next(line for line in reversed(message.timeline) if line.to_state == State.AMBIGUOUS)
+    attempt = line.attempt or 0
+    return AmbiguityBody(
+        since=line.at,
+        attempt=attempt,
+        evidence=[
+            EvidenceBody(kind=piece.kind, at=piece.at, provider_message_id=piece.provider_message_id)
+            for piece in message.evidence
+            if piece.attempt == attempt
+        ],
+    )
