@@ -21,10 +21,10 @@ test-host: $(READY) ## The tests that need Debian packages or root; .ci/run inst
 check: $(READY) ## Formatter, linter, types, import rules, migrations in step with the schema
 	@$(BIN)/ruff check && $(BIN)/ruff format --check
 	@$(BIN)/mypy && $(BIN)/lint-imports
-	@$(BIN)/python -m db.migrations.check
+	@$(BIN)/python -m dev.check_schema && $(BIN)/python -m dev.diagram --check
 
-diagram: $(READY) ## The lifecycle's states and moves, as Mermaid
-	@$(BIN)/python -c "from db.lifecycle import diagram; print(diagram())"
+diagram: $(READY) ## Draw the lifecycle into ARCHITECTURE.md
+	@$(BIN)/python -m dev.diagram
 
 lock: ## The newest versions that pyproject.toml allows, with hashes (needs uv)
 	@$(COMPILE) --upgrade pyproject.toml --output-file requirements.lock

@@ -7,42 +7,40 @@ import sys
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 from pydantic import SecretStr, ValidationError
 from pydantic_core import PydanticUndefined
 from pydantic_settings import BaseSettings
-from rich.console import Console
-from rich.table import Table
-from temporalio.service import RPCError
 
-import worker as worker_process
-from activities.contracts import SweepReply
-from activities.ses import SesSettings
-from api import app as api_process
-from db.engine import DatabaseSettings, UnavailableError, create_engine
-from db.migrate import MigrationBusyError, MissingRoleError, migrate as migrate_database
-from db.store import MessageStore
-from dev.stack import StackOptions, run as run_dev_stack
-from workflows import logs
-from workflows.temporal import (
-    MissingSearchAttributesError,
-    connect,
-    ensure_sweep_schedule,
-    register_search_attributes,
-)
+# Each command imports what it runs, and no more: all of it together takes seconds, at every start of every process.
+if TYPE_CHECKING:
+    from activities.contracts import SweepReply
 
 BAD_USE: Final = 2
 REFUSED: Final = 1
 
-SETTINGS: Final[tuple[type[BaseSettings], ...]] = (
-    DatabaseSettings,
-    api_process.ApiSettings,
-    worker_process.DeliverySettings,
-    worker_process.WorkerSettings,
-    SesSettings,
-)
+#: What is wrong, and what mends it, by the kind of trouble. What is not here is a bug, and shows as one.
+TROUBLES: Final = {
+    "UnavailableError": "Postgres can't be reached: is it running, and is FENCEPOST_DATABASE_URL right?",
+    "SchemaBehindError": "the database's schema is older than this version: run `fencepost migrate` first",
+    "MissingSearchAttributesError": "Temporal's namespace lacks our search attributes: run `fencepost temporal setup`",
+    "MigrationBusyError": "somebody else has been migrating this database for a minute: look there, then run it again",
+    "MissingRoleError": "a database role is missing: run deploy/roles.sql as a superuser first",
+    "TemporalAwayError": "Temporal can't be reached: is it running, and is TEMPORAL_ADDRESS right?",
+}
+
+
+def settings_kinds() -> tuple[type[BaseSettings], ...]:
+    """Give every class of settings."""
+    from activities.ses import SesSettings
+    from api.app import ApiSettings
+    from db.engine import DatabaseSettings
+    from worker import DeliverySettings, WorkerSettings
+
+    return (DatabaseSettings, ApiSettings, DeliverySettings, WorkerSettings, SesSettings)
+
 
 app = typer.Typer(
     help="Fencepost: a transactional-email relay that submits each message at most once by itself.",
@@ -66,27 +64,22 @@ def _run(body: Callable[[], Any]) -> Any:  # noqa: ANN401  (whatever the body gi
     try:
         return body()
     except ValidationError as error:
-        # The loader's own text shows values beside the one that is wrong.
-        for each in error.errors(include_input=False, include_url=False, include_context=False):
-            prefix = next((kind.model_config["env_prefix"] for kind in SETTINGS if kind.__name__ == error.title), "")
-            name = "".join(str(part) for part in each["loc"])
-            told = f"{prefix}{name}".upper() if name else each["msg"].removeprefix("Value error, ")
-            print(f"fencepost: {told}{': ' + each['type'] if name else ''}", file=sys.stderr)
-        _refuse("these settings can't be used; `fencepost settings` lists them all", status=BAD_USE)
-    except UnavailableError:
-        _refuse("Postgres can't be reached: is it running, and is FENCEPOST_DATABASE_URL right?")
-    except worker_process.SchemaBehindError:
-        _refuse("the database's schema is older than this version: run `fencepost migrate` first")
-    except MissingSearchAttributesError:
-        _refuse("the Temporal namespace lacks our search attributes: run `fencepost temporal setup` first")
-    except MigrationBusyError:
-        _refuse("somebody else has been migrating this database for a minute: look there, then run it again")
-    except MissingRoleError:
-        _refuse("a database role is missing: run deploy/roles.sql as a superuser first")
-    except (RPCError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "connect" not in str(error):
+        _refuse_settings(error)
+    except Exception as error:
+        if (trouble := TROUBLES.get(type(error).__name__)) is None:
             raise
-        _refuse("Temporal can't be reached: is it running, and is TEMPORAL_ADDRESS right?")
+        _refuse(trouble)
+
+
+def _refuse_settings(error: ValidationError) -> NoReturn:
+    """Say which settings are wrong, without their values: the loader's own text shows those beside it, too."""
+    prefixes = {kind.__name__: kind.model_config["env_prefix"] for kind in settings_kinds()}
+    for each in error.errors(include_input=False, include_url=False, include_context=False):
+        name = "".join(str(part) for part in each["loc"])
+        variable = f"{prefixes.get(error.title, '')}{name}".upper()
+        why = each["type"] if name else each["msg"].removeprefix("Value error, ")
+        print(f"fencepost: {variable}: {why}" if name else f"fencepost: {why}", file=sys.stderr)
+    _refuse("these settings can't be used; `fencepost settings` lists them all", status=BAD_USE)
 
 
 def _find_dev_stack() -> None:
@@ -104,13 +97,17 @@ def _find_dev_stack() -> None:
 @app.command()
 def api() -> None:
     """Run the API: intake and reading, over HTTP. Settings: FENCEPOST_API_HOST, FENCEPOST_API_PORT, ..."""
-    _run(api_process.main)
+    from api.app import main as run_api
+
+    _run(run_api)
 
 
 @app.command()
 def worker() -> None:
     """Run a Temporal worker: claims, submissions, the sweep. SIGTERM lets calls in flight end and be recorded."""
-    _run(worker_process.main)
+    from worker import main as run_worker
+
+    _run(run_worker)
 
 
 @app.command()
@@ -119,6 +116,9 @@ def migrate() -> None:
 
     Needs the role that owns the tables: FENCEPOST_DATABASE_URL=postgresql://fencepost_migrate:...@host/fencepost
     """
+    from db.engine import DatabaseSettings
+    from db.migrate import migrate as migrate_database
+
     _run(lambda: migrate_database(DatabaseSettings().url.get_secret_value()))
     print("The database is at this version's schema.", file=sys.stderr)
 
@@ -143,12 +143,18 @@ def sweep(
         raise typer.Exit(REFUSED)
 
 
-async def _sweep_once() -> SweepReply:
+async def _sweep_once() -> "SweepReply":
+    from db.engine import DatabaseSettings, create_engine
+    from db.store import MessageStore
+    from worker import DeliverySettings, build_sweep
+    from workflows import logs
+    from workflows.temporal import connect
+
     logs.set_up("sweep", level="WARNING")
     engine = create_engine(DatabaseSettings(), application="fencepost-sweep")
     try:
-        client = await connect(lazy=True)
-        return await worker_process.build_sweep(MessageStore(engine), client, worker_process.DeliverySettings()).sweep()
+        sweep_activity = build_sweep(MessageStore(engine), await connect(lazy=True), DeliverySettings())
+        return await sweep_activity.sweep()
     finally:
         await engine.dispose()
 
@@ -165,23 +171,27 @@ def temporal_setup() -> None:
 
 
 async def _set_up_temporal() -> None:
+    from worker import DeliverySettings
+    from workflows.temporal import connect, ensure_sweep_schedule, register_search_attributes
+
     client = await connect()
     await register_search_attributes(client)
-    every = timedelta(seconds=worker_process.DeliverySettings().sweep_seconds)
-    await ensure_sweep_schedule(client, every=every)
+    # A worker brings the schedule to its own interval when it starts; what runs already is left alone here.
+    every = timedelta(seconds=DeliverySettings().sweep_seconds)
+    await ensure_sweep_schedule(client, every=every, update=False)
 
 
 @app.command()
 def settings(*, as_json: Json = False) -> None:
     """List every setting: its meaning, its default, its present value and where that comes from."""
-    rows = [row for kind in SETTINGS for row in _rows(kind)]
+    rows = [row for kind in settings_kinds() for row in _rows(kind)]
     if as_json:
         print(json.dumps(rows, indent=2))
         return
-    table = Table("variable", "present", "from", "default", "meaning")
+    # No table: the longest variable alone takes half of a terminal, and a cut name is no use.
     for row in rows:
-        table.add_row(row["name"], row["value"], row["source"], row["default"], row["meaning"])
-    Console(soft_wrap=not sys.stdout.isatty()).print(table)
+        default = f"; default {row['default']}" if row["source"] == "environment" and row["default"] else ""
+        print(f"{row['name']} = {row['value']}  ({row['source']}{default})\n    {row['meaning']}")
 
 
 def _rows(kind: type[BaseSettings]) -> list[dict[str, str]]:
@@ -220,6 +230,8 @@ def dev(
 
     Example: fencepost dev --dir .fencepost --port-base 7480 --workers 2
     """
+    from dev.stack import StackOptions, run as run_dev_stack
+
     options = StackOptions(directory=directory, port_base=port_base, workers=workers, first_message=first_message)
     raise typer.Exit(run_dev_stack(options))
 

@@ -60,6 +60,7 @@ class SweepActivity:
     async def _settle(self) -> tuple[int, int]:
         settled = failed = 0
         for lease in await self._store.expired_leases(_MOST_SETTLED):
+            _say_alive()
             try:
                 settled += await self._store.settle_expired(lease, limits=self._limits)
             except Exception as error:  # noqa: BLE001
@@ -73,6 +74,7 @@ class SweepActivity:
         started = failed = 0
         forgotten = await self._store.startable(overdue=self._overdue, again_after=_RUN_AGAIN_AFTER, most=_MOST_STARTED)
         for message in forgotten:
+            _say_alive()
             try:
                 await self._start(message)
                 await self._store.run_requested(message.id)
@@ -84,3 +86,9 @@ class SweepActivity:
             else:
                 started += 1
         return started, failed
+
+
+def _say_alive() -> None:
+    """Heartbeat, where the sweep runs as an activity and not from the command line."""
+    if activity.in_activity():
+        activity.heartbeat()

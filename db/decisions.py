@@ -9,6 +9,7 @@ import random
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from itertools import takewhile
 from typing import Final
 
 from db.lifecycle import CLAIMABLE, RANKS, Move, State
@@ -229,12 +230,12 @@ class Settlement:
     delay: timedelta = timedelta()  #: before it is due again
 
 
-def backoff(limits: Limits, attempts_used: int, jitter: float) -> timedelta:
-    """Give a delay by exponential backoff with full jitter: anywhere between 0 and min(cap, base * 2^(n-1)).
+def backoff(limits: Limits, tries: int, jitter: float) -> timedelta:
+    """Give a delay by exponential backoff with full jitter: anywhere between 0 and min(cap, base * 2^(tries-1)).
 
     `jitter` is a number from 0 to 1, so that many messages which failed together don't come back together.
     """
-    exponent = min(max(attempts_used, 1) - 1, 32)
+    exponent = min(max(tries, 1) - 1, 32)
     grown: timedelta = limits.backoff_base * 2**exponent
     return min(limits.backoff_cap, grown) * jitter
 
@@ -259,8 +260,10 @@ def decide_settle(facts: SettleFacts, limits: Limits, jitter: float | None = Non
     if current.outcome in (Outcome.REFUSED, Outcome.NOT_SUBMITTED):
         return _after_definite_no(current, facts.attempts_used, limits, spread)
     if not current.begun:
+        # Leases that end before anything begins mean overload: the wait grows with each, or all would only claim.
+        in_vain = len(list(takewhile(lambda attempt: not attempt.begun, reversed(facts.attempts))))
         reason = Reason.LEASE_EXPIRED if current.lease_over else None
-        return _moved(current, (Move.RETRY, reason), delay=backoff(limits, facts.attempts_used, spread))
+        return _moved(current, (Move.RETRY, reason), delay=backoff(limits, in_vain, spread))
     if current.outcome is Outcome.UNKNOWN or current.lease_over:
         return _moved(current, (Move.QUARANTINE, current.reason or Reason.LEASE_EXPIRED))
     return Settlement(answer=SettleAnswer.WAIT)

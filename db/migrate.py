@@ -41,8 +41,8 @@ def _config(url: str = "") -> Config:
 def migrate(url: str) -> None:
     """Apply every migration that is missing. Safe to run from two processes at once, and again.
 
-    Raises MigrationBusyError or MissingRoleError; any other failure leaves the database at the last whole migration.
-    Must be called outside an event loop.
+    Raises UnavailableError, MigrationBusyError or MissingRoleError; any other failure leaves the database at the last
+    whole migration. Must be called outside an event loop.
     """
     try:
         command.upgrade(_config(url), "head")

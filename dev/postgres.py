@@ -82,6 +82,7 @@ class Postgres:
             self._password = self._kept_password()
         if not (home.path / "data").exists():
             self._make_cluster(home, self._binaries, self._password)
+        _forget_dead_server(home.path / "data" / "postmaster.pid")
 
     def command(self) -> list[str]:
         """Return the command line that runs the server in the foreground."""
@@ -189,3 +190,17 @@ class Postgres:
         if made.returncode != 0:
             raise StartRefused(f"initdb failed in {home.path}: {made.stderr.strip().splitlines()[-1]}")
         unfinished.rename(home.path / "data")
+
+
+def _forget_dead_server(file: Path) -> None:
+    """Delete the note of a server that was killed, where its process id is another program's by now.
+
+    Postgres refuses to start then. It is usual in a container, where each start counts process ids from 1.
+    """
+    try:
+        pid = int(file.read_text(encoding="ascii").split("\n", 1)[0])
+        program = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except (OSError, ValueError):
+        return
+    if program != "postgres":
+        file.unlink()

@@ -20,7 +20,7 @@ LONGEST_PAUSE_SECONDS = 1.5
 #: How often the children are looked at.
 LOOK_SECONDS = 0.1
 #: So many ends in a row, each soon after the start, and waiting for an answer is pointless.
-HOPELESS = 4
+HOPELESS = 6
 #: A log that is longer at a start is set aside as NAME.log.1.
 LOG_BYTES = 10_000_000
 

@@ -136,7 +136,7 @@ class Temporal:
         return set(SEARCH_ATTRIBUTES) <= set(found.custom_attributes)
 
     def stop(self) -> None:
-        """Stop the server that `start` started."""
+        """Stop the server that `start` started; one that keeps nothing needs no time for it."""
         if self._child:
-            child.stop(self._child, (signal.SIGTERM, STOP_SECONDS))
+            child.stop(self._child, *([(signal.SIGTERM, STOP_SECONDS)] if self._durable else []))
         self._child = None

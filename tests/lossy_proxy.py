@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -22,6 +22,7 @@ class LossyProxy:
     port: int
     armed: Loss | None = None
     lost: int = 0
+    meanwhile: Callable[[], Awaitable[object]] | None = None  #: runs after a loss, before the client hears of it
 
     def take(self) -> Loss | None:
         """Give what is to be lost now, once."""
@@ -43,12 +44,15 @@ async def lossy_proxy(postgres_port: int) -> AsyncIterator[LossyProxy]:
         try:
             while data := await client.read(65536):
                 loss = proxy.take() if b"COMMIT;" in data and proxy.armed else None
-                if loss is Loss.COMMIT:
-                    break
-                if loss is Loss.REPLY:
+                if loss is not None:
                     back.cancel()
-                    to_server.write(data)
-                    await server.read(65536)  # Postgres has committed
+                    await asyncio.gather(back, return_exceptions=True)  # two can't read from one stream
+                    if loss is Loss.REPLY:
+                        to_server.write(data)
+                        await server.read(65536)  # Postgres has committed
+                    to_server.close()
+                    if proxy.meanwhile is not None:
+                        await proxy.meanwhile()
                     break
                 to_server.write(data)
                 await to_server.drain()

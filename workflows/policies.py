@@ -16,10 +16,15 @@ MESSAGE_QUEUE: Final = "fencepost-messages"
 CLAIM_QUEUE: Final = "fencepost-claim-ses"
 
 #: A claim is a few short statements; it may be run again safely, so a worker that hangs is given up soon.
-CLAIM_START_TO_CLOSE: Final = timedelta(seconds=10)
-FINALIZE_START_TO_CLOSE: Final = timedelta(seconds=10)
+CLAIM_START_TO_CLOSE: Final = timedelta(seconds=5)
+FINALIZE_START_TO_CLOSE: Final = timedelta(seconds=5)
 #: Up to a thousand short transactions.
 SWEEP_START_TO_CLOSE: Final = timedelta(seconds=60)
+#: A sweep says that it lives with every message; the Schedule starts no other while it runs, so one whose worker was
+#: killed must be found out soon.
+SWEEP_HEARTBEAT: Final = timedelta(seconds=4)
+#: How long a killed worker's workflow task is waited for; the default of ten seconds would come on top of each crash.
+WORKFLOW_TASK_TIMEOUT: Final = timedelta(seconds=5)
 
 #: Claim and finalize are idempotent, under the claim id and the token: they are retried until Postgres is back.
 UNTIL_IT_SUCCEEDS: Final = RetryPolicy(

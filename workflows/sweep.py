@@ -18,6 +18,7 @@ class SweepWorkflow:
             SWEEP,
             result_type=SweepReply,
             start_to_close_timeout=policies.SWEEP_START_TO_CLOSE,
+            heartbeat_timeout=policies.SWEEP_HEARTBEAT,
             retry_policy=policies.ONCE,
             summary="settle expired leases, start what should run",
         )

@@ -1,6 +1,5 @@
 """Fencepost's side of a Temporal client: connecting, starting runs, the sweep's schedule, search attributes."""
 
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -8,7 +7,6 @@ from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.client import (
     Client,
-    Interceptor,
     Schedule,
     ScheduleActionStartWorkflow,
     ScheduleAlreadyRunningError,
@@ -40,20 +38,25 @@ TENANT: Final = SearchAttributeKey.for_keyword("FencepostTenant")
 MESSAGE_ID: Final = SearchAttributeKey.for_keyword("FencepostMessageId")
 
 
+class TemporalAwayError(Exception):
+    """Nobody answers at Temporal's address."""
+
+
 class MissingSearchAttributesError(Exception):
     """The namespace lacks our search attributes: run `fencepost temporal setup`."""
 
 
-async def connect(
-    *, lazy: bool = False, runtime: Runtime | None = None, interceptors: Sequence[Interceptor] = ()
-) -> Client:
+async def connect(*, lazy: bool = False, runtime: Runtime | None = None) -> Client:
     """Connect as Temporal's own settings say (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, ...; 127.0.0.1:7233 without them).
 
-    Lazy: the first call connects, so that a process starts without Temporal.
+    Lazy: the first call connects, so that a process starts without Temporal. Raises TemporalAwayError.
     """
     options = ClientConfig.load_client_connect_config()
     options.setdefault("target_host", "127.0.0.1:7233")
-    return await Client.connect(**options, lazy=lazy, runtime=runtime, interceptors=interceptors)
+    try:
+        return await Client.connect(**options, lazy=lazy, runtime=runtime)
+    except RuntimeError:  # what the SDK raises where nobody answers
+        raise TemporalAwayError from None
 
 
 async def start_message(client: Client, message: MessageRef) -> None:
@@ -70,6 +73,7 @@ async def start_message(client: Client, message: MessageRef) -> None:
             task_queue=policies.MESSAGE_QUEUE,
             id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            task_timeout=policies.WORKFLOW_TASK_TIMEOUT,
             rpc_timeout=policies.START_RPC_TIMEOUT,
             search_attributes=TypedSearchAttributes(
                 [SearchAttributePair(TENANT, message.tenant_id), SearchAttributePair(MESSAGE_ID, str(message.id))]
@@ -106,11 +110,14 @@ async def register_search_attributes(client: Client) -> None:
         )
 
 
-async def ensure_sweep_schedule(client: Client, *, every: timedelta) -> None:
-    """Make the schedule of the sweep, or bring the one that is there to this interval. Safe from many at once."""
+async def ensure_sweep_schedule(client: Client, *, every: timedelta, update: bool = True) -> None:
+    """Make the schedule of the sweep; with `update`, bring one that is there to this interval. Safe at any time."""
     schedule = Schedule(
         action=ScheduleActionStartWorkflow(
-            SweepWorkflow.run, id=policies.SWEEP_WORKFLOW_ID, task_queue=policies.MESSAGE_QUEUE
+            SweepWorkflow.run,
+            id=policies.SWEEP_WORKFLOW_ID,
+            task_queue=policies.MESSAGE_QUEUE,
+            task_timeout=policies.WORKFLOW_TASK_TIMEOUT,
         ),
         spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=every)]),
         policy=SchedulePolicy(overlap=ScheduleOverlapPolicy.SKIP, catchup_window=policies.SWEEP_CATCHUP),
@@ -118,6 +125,8 @@ async def ensure_sweep_schedule(client: Client, *, every: timedelta) -> None:
     try:
         await client.create_schedule(policies.SWEEP_SCHEDULE_ID, schedule)
     except ScheduleAlreadyRunningError:
+        if not update:
+            return
         handle = client.get_schedule_handle(policies.SWEEP_SCHEDULE_ID)
 
         def to_this(present: ScheduleUpdateInput) -> ScheduleUpdate | None:

@@ -2,13 +2,14 @@
 
 import asyncio
 import time
+from contextlib import AsyncExitStack
 
 import sqlalchemy as sa
 from alembic import context
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from db.engine import driver_url
+from db.engine import driver_url, outages
 from db.migrate import MigrationBusyError
 from db.schema import metadata
 
@@ -36,7 +37,9 @@ async def _migrate(url: str) -> None:
     # A migration that waits for a lock stands in everybody's way: it gives up early and may be run again.
     arguments = {"server_settings": {"application_name": "fencepost-migrate", "lock_timeout": "5s"}}
     engine = create_async_engine(driver_url(url), poolclass=NullPool, connect_args=arguments, hide_parameters=True)
-    async with engine.connect() as holder:
+    async with AsyncExitStack() as stack:
+        with outages():  # of the connection alone: what a migration runs into stays what it is
+            holder = await stack.enter_async_context(engine.connect())
         await holder.execution_options(isolation_level="AUTOCOMMIT")
         await _take_lock(holder)
         async with engine.connect() as connection:

@@ -11,9 +11,13 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import boto3
 import pytest
+from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError, HTTPClientError
 
-from activities.ses import SesProvider, SesRequest, SesSettings
+from activities import watched_http
+from activities.ses import SesProvider, SesRequest, SesSettings, classify
+from activities.watched_http import Watch
 from db.ids import new_message_id
 from db.outcomes import Outcome, Reason
 from db.records import Addressee, CallResult, Submission
@@ -85,7 +89,9 @@ ROWS = {
     "2xx with nothing": Row(answer(200, b""), U, Reason.RESPONSE_UNREADABLE),
     "2xx cut off": Row(cut, U, Reason.RESPONSE_UNREADABLE),
     "302": Row(answer(302, b"", headers="Location: http://127.0.0.1:1/\r\n"), U, Reason.PROVIDER_ERROR, "302"),
+    "302 that says rejected": Row(error(302, "MessageRejected"), U, Reason.PROVIDER_ERROR, "MessageRejected"),
     "408": Row(error(408, "RequestTimeout"), U, Reason.PROVIDER_ERROR, "408"),
+    "408 that says throttled": Row(error(408, "ThrottlingException"), U, Reason.PROVIDER_ERROR, "ThrottlingException"),
     "500": Row(error(500, "InternalFailure"), U, Reason.PROVIDER_ERROR, "500"),
     "500 that says throttled": Row(error(500, "ThrottlingException"), U, Reason.PROVIDER_ERROR, "ThrottlingException"),
     "502": Row(answer(502, b"<html>"), U, Reason.PROVIDER_ERROR, "502"),
@@ -206,6 +212,21 @@ def test_a_connection_that_does_not_come_about_in_time_submits_nothing(black_hol
     assert (result.outcome, result.reason) == (Outcome.NOT_SUBMITTED, Reason.PROVIDER_UNREACHABLE)
 
 
+@pytest.mark.parametrize("error", [EndpointConnectionError, ConnectTimeoutError])
+@pytest.mark.parametrize(("sent", "outcome"), [(False, Outcome.NOT_SUBMITTED), (True, U)])
+def test_no_kind_of_error_says_that_nothing_was_submitted_where_a_byte_may_have_left(
+    error: type[EndpointConnectionError | ConnectTimeoutError], sent: bool, outcome: Outcome
+) -> None:
+    watch = Watch(time.monotonic() + BUDGET)
+    watch.sent = sent
+
+    assert classify(error(endpoint_url="http://127.0.0.1"), watch).outcome is outcome
+
+
+def test_an_error_that_nobody_foresaw_is_unknown() -> None:
+    assert classify(RuntimeError(), Watch(time.monotonic() + BUDGET)).outcome is U
+
+
 def test_tls_that_fails_is_unknown() -> None:
     with serving(answer(400, b""), read=False) as server:
         result = call(server.url.replace("http:", "https:"))
@@ -218,6 +239,16 @@ def test_a_call_that_is_too_late_sends_nothing() -> None:
         result = call(server.url, budget=-0.01)
 
     assert (result.outcome, result.reason) == (Outcome.NOT_SUBMITTED, Reason.CALL_TOO_LATE)
+    assert server.requests == []
+
+
+def test_a_request_that_nobody_watches_is_not_sent() -> None:
+    with serving(answer(200, ID)) as server:
+        client = boto3.session.Session().client("sesv2", region_name="us-east-1", endpoint_url=server.url)
+        watched_http.install(client, longest_rest=4)
+        with pytest.raises(HTTPClientError):
+            client.send_email(Content={"Template": {"TemplateName": "none"}})
+
     assert server.requests == []
 
 

@@ -84,7 +84,7 @@ async def test_submit_begins_calls_once_and_records(
     ("state", "attempt"),
     [
         (State.RETRYABLE, AttemptRow(outcome="not_begun", closed=True)),
-        (State.LEASED, AttemptRow(lease=timedelta(seconds=5))),
+        (State.LEASED, AttemptRow(lease=timedelta(seconds=5.9))),
         (State.LEASED, AttemptRow(token=2, number=2)),
     ],
     ids=["closed", "too little lease", "stale token"],
@@ -153,6 +153,30 @@ async def test_a_body_whose_begin_never_arrived_makes_no_call(
     assert reply.result == "stop"
     assert provider.calls == []
     assert await outcome_of(superuser, message) == (None, False, 0)
+
+
+async def test_a_body_that_finds_its_begin_too_late_submits_nothing(
+    database: Database, superuser: asyncpg.Connection, pool: ThreadPoolExecutor
+) -> None:
+    await make_tenant(superuser)
+    message = await make_message(superuser, State.LEASED, AttemptRow())
+    provider = ScriptedProvider()
+
+    async def lease_runs_short() -> None:
+        await superuser.execute(
+            "SET session_replication_role = replica;"
+            "UPDATE attempts SET lease_expires_at = clock_timestamp() + interval '5 s' "
+            f"WHERE message_id = '{message.id}';"
+            "SET session_replication_role = origin"
+        )
+
+    async with behind_a_proxy(database) as (proxy, store):
+        proxy.armed, proxy.meanwhile = Loss.REPLY, lease_runs_short
+        reply = await run(submit_activity(store, provider, pool), message)
+
+    assert reply.result == "not_submitted"
+    assert provider.calls == []
+    assert await outcome_of(superuser, message) == ("not_submitted", True, 1)
 
 
 @pytest.mark.parametrize("loss", Loss)

@@ -61,6 +61,24 @@ async def test_a_commit_that_never_arrived_is_unavailable_and_a_replay_is_the_fi
     assert again.status_code == 202
 
 
+@pytest.mark.parametrize(("name", "status"), [("Ada", 200), ("Bob", 409)])
+async def test_a_command_whose_commit_never_arrived_is_judged_against_the_one_that_took_its_key_meanwhile(
+    database: Database, superuser: asyncpg.Connection, key: str, name: str, status: int
+) -> None:
+    async with (
+        lossy_proxy(database.server.port) as proxy,
+        serving(through(proxy, database), key) as api,
+        serving(database.url("fencepost_api"), key) as other,
+    ):
+        await warm(api)
+        proxy.armed, proxy.meanwhile = Loss.COMMIT, lambda: other.send(key=f"taken by {name}", context={"name": name})
+        answer = await api.send(key=f"taken by {name}")
+
+    assert answer.status_code == status
+    stored = "SELECT count(*) FROM messages WHERE idempotency_key = $1"
+    assert await superuser.fetchval(stored, f"taken by {name}") == 1
+
+
 async def test_without_postgres_every_answer_is_unavailable(key: str) -> None:
     gone = DatabaseSettings.model_validate({"url": f"postgresql://fencepost_api:x@127.0.0.1:{free_port()}/fencepost"})
     async with serving(gone.url.get_secret_value(), key) as api:

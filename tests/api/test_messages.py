@@ -161,6 +161,16 @@ async def test_the_key_belongs_to_the_tenant_and_not_to_the_credential(api: Api,
     assert (await api.send(key="shared")).json()["id"] == first.json()["id"]
 
 
+async def test_one_key_of_two_tenants_is_two_messages(api: Api, superuser: asyncpg.Connection) -> None:
+    first = await api.send(key="everybodys")
+    await make_tenant(superuser, TenantId("neighbour"))
+    api.key = await make_key(superuser, TenantId("neighbour"))
+    other = await api.send(key="everybodys")
+
+    assert (first.status_code, other.status_code) == (202, 202)
+    assert first.json()["id"] != other.json()["id"]
+
+
 async def test_what_was_taken_from_the_sender_at_intake_is_what_a_replay_is_compared_with(
     api: Api, superuser: asyncpg.Connection
 ) -> None:

@@ -230,6 +230,15 @@ def test_an_attempt_that_never_began_is_retryable_and_closed(over: bool) -> None
     assert settlement.closes_as is Outcome.NOT_BEGUN
 
 
+def test_each_lease_that_ends_before_anything_began_makes_the_wait_longer() -> None:
+    began_once = attempt(Outcome.REFUSED, Reason.THROTTLED, current=False)
+    in_vain = [attempt(Outcome.NOT_BEGUN, begun=False, current=False, number=number) for number in (2, 3)]
+
+    settlement = settle(began_once, *in_vain, attempt(begun=False, number=4))
+
+    assert settlement.delay == LIMITS.backoff_base * 4
+
+
 def test_an_unknown_outcome_is_ambiguous_at_once() -> None:
     assert settle(attempt(Outcome.UNKNOWN, Reason.PROVIDER_TIMEOUT)).moves == (
         (Move.QUARANTINE, Reason.PROVIDER_TIMEOUT),
@@ -290,6 +299,12 @@ def test_of_one_attempts_events_the_strongest_counts() -> None:
     assert made(settle(attempt(Outcome.ACCEPTED, None, *events))) == [Move.ACCEPT, Move.COMPLAIN]
 
 
+def test_a_rejection_outweighs_the_acceptance_of_its_own_attempt() -> None:
+    settlement = settle(attempt(Outcome.ACCEPTED, None, EventType.REJECT))
+
+    assert made(settlement) == [Move.PROVE, Move.REJECT_LATE]
+
+
 def test_an_older_attempt_that_was_accepted_after_all_ends_a_lease_that_has_not_begun() -> None:
     older = attempt(Outcome.UNKNOWN, None, EventType.SEND, current=False)
 
@@ -300,6 +315,12 @@ def test_an_older_acceptance_does_not_end_a_call_that_is_still_under_way() -> No
     older = attempt(Outcome.UNKNOWN, None, EventType.SEND, current=False)
 
     assert settle(older, attempt(number=2)).answer is SettleAnswer.WAIT
+
+
+def test_an_older_acceptance_counts_when_the_lease_of_a_silent_call_is_over() -> None:
+    older = attempt(Outcome.UNKNOWN, None, EventType.SEND, current=False)
+
+    assert made(settle(older, attempt(number=2, over=True))) == [Move.PROVE]
 
 
 def test_a_rejection_of_an_older_attempt_says_nothing_of_this_one() -> None:
@@ -346,6 +367,14 @@ def test_backoff_is_full_jitter_below_a_cap(used: int, jitter: float) -> None:
 
     assert timedelta() <= delay <= LIMITS.backoff_cap
     assert backoff(LIMITS, used, 1.0) >= delay
+
+
+def test_messages_that_were_refused_together_do_not_come_back_together() -> None:
+    refused = SettleFacts(
+        state=State.LEASED, token_is_current=True, attempts_used=1, attempts=(attempt(Outcome.REFUSED),)
+    )
+
+    assert len({decide_settle(refused, LIMITS).delay for _ in range(20)}) > 1
 
 
 def test_backoff_doubles_up_to_its_cap() -> None:

@@ -104,9 +104,10 @@ async def test_the_token_grows_by_one_with_each_claim(superuser: asyncpg.Connect
         )
 
 
-async def test_the_token_does_not_change_without_a_claim(superuser: asyncpg.Connection) -> None:
+@pytest.mark.parametrize("state", [State.QUEUED, State.LEASED])
+async def test_the_token_does_not_change_without_a_claim(superuser: asyncpg.Connection, state: State) -> None:
     await make_tenant(superuser)
-    message = await make_message(superuser, State.LEASED)
+    message = await make_message(superuser, state)
 
     with pytest.raises(asyncpg.CheckViolationError, match="token"):
         await superuser.execute("UPDATE messages SET token = token + 1 WHERE id = $1", message.id)
@@ -134,14 +135,24 @@ async def test_what_a_message_is_never_changes(superuser: asyncpg.Connection, ch
 @pytest.mark.parametrize(
     "change",
     [
+        "message_id = gen_random_uuid()",
+        "number = 2",
         "token = 2",
         "claim_id = 'other'",
+        "lease_owner = 'other'",
+        "claimed_at = now() - interval '1 hour'",
         "lease_expires_at = lease_expires_at + interval '1 hour'",
         "begin_id = gen_random_uuid()",
         "begun_at = now()",
         "begun_at = NULL, begin_id = NULL",
-        "outcome = 'accepted', provider_message_id = 'x'",
+        "outcome = 'unknown'",
         "outcome = NULL, ended_at = NULL",
+        "reason = 'rejected'",
+        "provider = 'other'",
+        "provider_message_id = 'other'",
+        "provider_request_id = 'other'",
+        "provider_code = 'other'",
+        "ended_at = now()",
         "closed_at = NULL",
         "closed_at = now()",
     ],
@@ -150,6 +161,11 @@ async def test_an_attempt_is_written_once(superuser: asyncpg.Connection, change:
     await make_tenant(superuser)
     attempt = AttemptRow(begin_id=uuid4(), outcome="refused", reason="throttled", closed=True)
     message = await make_message(superuser, State.RETRYABLE, attempt)
+    await superuser.execute(
+        """UPDATE attempts SET provider = 'ses', provider_message_id = 'ses-1', provider_request_id = 'r-1',
+            provider_code = 'Throttling' WHERE message_id = $1""",
+        message.id,
+    )
 
     with pytest.raises(asyncpg.CheckViolationError, match="written once"):
         await superuser.execute(f"UPDATE attempts SET {change} WHERE message_id = $1", message.id)

@@ -1,11 +1,13 @@
 """The table itself, and the trigger that holds everybody to it."""
 
+from uuid import uuid4
+
 import asyncpg
 import pytest
 from hypothesis import given, strategies as st
 
 from db.lifecycle import CLAIMABLE, TRANSITIONS, Actor, Move, State, pairs
-from tests.factories import AttemptRow, make_message, make_tenant
+from tests.factories import make_message, make_tenant
 
 #: As DESIGN.md, section 5, has them: (from, to).
 DESIGNED = {
@@ -101,13 +103,15 @@ async def test_the_trigger_lets_a_superuser_make_permitted_moves_only(
     assert permitted == expected
 
 
-async def test_a_message_begins_queued(superuser: asyncpg.Connection) -> None:
+@pytest.mark.parametrize(
+    "change", [{"state": "leased", "came_from": "queued"}, {"state": "retryable"}, {"token": 1}, {"attempts_used": 1}]
+)
+async def test_a_message_begins_queued(superuser: asyncpg.Connection, change: dict[str, object]) -> None:
     await make_tenant(superuser)
-    message = await make_message(superuser, State.LEASED, AttemptRow())
+    message = await make_message(superuser)
     stored = await superuser.fetchrow("SELECT * FROM messages WHERE id = $1", message.id)
     assert stored is not None
-    row = dict(stored)
-    row |= {"idempotency_key": "another", "id": "0192f0c0-e5b0-7a3c-9f0d-5a0d6a1b2c3d"}
+    row = dict(stored) | {"idempotency_key": "another", "id": uuid4()} | change
     names = ", ".join(row)
     places = ", ".join(f"${index}" for index in range(1, len(row) + 1))
 

@@ -464,6 +464,7 @@ async def test_the_sweep_settles_what_ran_out_and_touches_no_live_lease(
 
     assert settled == [True, True, True]
     assert again == [False, False, False]
+    assert ours.isdisjoint(lease.message_id for lease in await store.expired_leases(500))
     assert await state_of(superuser, never_begun) is State.RETRYABLE
     assert await state_of(superuser, begun_only) is State.AMBIGUOUS
     assert await state_of(superuser, accepted) is State.PROVIDER_ACCEPTED
@@ -487,9 +488,8 @@ async def test_forgotten_messages_are_startable_once_in_a_while(
     for message in (forgotten, settled):
         await superuser.execute(long_ago, message.id)
 
-    async def listed() -> set[MessageId]:
-        minute = timedelta(minutes=1)
-        found = await store.startable(overdue=timedelta(seconds=10), again_after=minute, most=500)
+    async def listed(again_after: timedelta = timedelta(minutes=1)) -> set[MessageId]:
+        found = await store.startable(overdue=timedelta(seconds=10), again_after=again_after, most=500)
         return {message.id for message in found} & {forgotten.id, fresh.id, settled.id}
 
     first = await listed()
@@ -497,6 +497,7 @@ async def test_forgotten_messages_are_startable_once_in_a_while(
 
     assert first == {forgotten.id}
     assert await listed() == set()
+    assert await listed(again_after=timedelta()) == {forgotten.id}
 
 
 async def test_a_submission_is_read_whole_and_its_repr_shows_nothing(

@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,13 +49,14 @@ class RunningStack:
         return {pid for pid in family if alive(pid)}
 
 
-async def launch(directory: Path, *options: str) -> RunningStack:
-    """Start `fencepost dev` on the folder, and don't wait for it."""
+async def launch(directory: Path, *options: str, environment: Mapping[str, str] | None = None) -> RunningStack:
+    """Start `fencepost dev` on the folder, and don't wait for it; `environment` comes on top of ours."""
     screen = directory.with_suffix(".screen")
     with screen.open("wb") as output:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "cli", "dev", "--dir", str(directory), *options),
             cwd=ROOT,
+            env={**os.environ, **(environment or {})},
             stdout=output,
             stderr=asyncio.subprocess.STDOUT,
         )
@@ -62,10 +64,12 @@ async def launch(directory: Path, *options: str) -> RunningStack:
 
 
 @asynccontextmanager
-async def running(directory: Path, *options: str) -> AsyncIterator[RunningStack]:
+async def running(
+    directory: Path, *options: str, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[RunningStack]:
     """Start a stack and wait until everything answers; at the end of the block it is stopped if it still runs."""
     leftover = _written_at(directory / "dev.json")
-    stack = await launch(directory, *options)
+    stack = await launch(directory, *options, environment=environment)
     try:
         await until(
             lambda: _written_at(directory / "dev.json") not in {None, leftover} or stack.process.returncode is not None,

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import stat
+import subprocess
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
@@ -79,6 +80,23 @@ async def test_it_recovers_from_kill_9(server: Postgres) -> None:
     await server.ready(10)
 
     assert await _query(server, "SELECT it FROM survived") == 7
+
+
+def test_it_starts_where_the_killed_servers_process_id_is_anothers_by_now(server: Postgres) -> None:
+    process = server.start()
+    server.wait(20)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    note = server.log.parent / "data" / "postmaster.pid"
+    another = subprocess.Popen(["/bin/sleep", "100"], user=note.stat().st_uid)
+    note.write_text(note.read_text().replace(str(process.pid), str(another.pid), 1))
+
+    server.prepare()
+    server.start()
+
+    server.wait(20)
+    another.kill()
+    another.wait()
 
 
 async def test_it_logs_no_value_of_a_row(server: Postgres) -> None:
