@@ -66,7 +66,6 @@ class ClaimActivity:
         return ClaimReply(
             answer=claimed.answer,
             state=claimed.state,
-            token=claimed.token,
             attempt=claimed.attempt,
             wait_seconds=wait.total_seconds(),
             submit_within_seconds=self._submit_within.total_seconds(),

@@ -1,4 +1,6 @@
-"""What crosses Temporal between the workflow and its activities: ids, tokens and codes, never content.
+"""What crosses Temporal between the workflow and its activities: ids, numbers and codes.
+
+Never content, and no fencing token either: an attempt is named by its message and number.
 
 Each activity takes one record and gives one record with an enum as its tag (a union of records would be decoded as
 its first member). New fields get defaults, so that a worker of either version reads the other's.
@@ -30,7 +32,6 @@ class ClaimReply:
 
     answer: ClaimAnswer
     state: State
-    token: int = 0
     attempt: int = 0
     wait_seconds: float = 0.0  #: before another look is worth it
     submit_within_seconds: float = 0.0  #: submit's start-to-close: the worker that leases sets the ladder
@@ -38,10 +39,10 @@ class ClaimReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitRequest:
-    """Submit the attempt of a token."""
+    """Submit an attempt."""
 
     message_id: str
-    token: int
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +54,10 @@ class SubmitReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalizeRequest:
-    """Settle the lease of a token."""
+    """Settle the lease of an attempt."""
 
     message_id: str
-    token: int
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

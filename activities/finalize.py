@@ -21,7 +21,7 @@ class FinalizeActivity:
     async def finalize(self, request: FinalizeRequest) -> FinalizeReply:
         """Settle; whatever Temporal says of submit is no evidence, only the row is."""
         message_id = MessageId(UUID(request.message_id))
-        finalized = await self._store.finalize(message_id, request.token, limits=self._limits)
+        finalized = await self._store.finalize(message_id, request.attempt, limits=self._limits)
         return FinalizeReply(
             answer=finalized.answer, state=finalized.state, wait_seconds=finalized.wait.total_seconds()
         )

@@ -59,15 +59,15 @@ class SubmitActivity(Generic[Request]):
 
     @activity.defn(name=SUBMIT)
     async def submit(self, request: SubmitRequest) -> SubmitReply:
-        """Submit the attempt of this token, if begin lets it. No cancel and no shutdown cuts it short once it runs."""
-        result = await _uninterrupted(self._submit(MessageId(UUID(request.message_id)), request.token))
+        """Submit an attempt, if begin lets it. No cancel and no shutdown cuts it short once it runs."""
+        result = await _uninterrupted(self._submit(MessageId(UUID(request.message_id)), request.attempt))
         return SubmitReply(result=result)
 
-    async def _submit(self, message_id: MessageId, token: int) -> str:
-        prepared = self._provider.prepare(await self._store.submission(message_id, token))
+    async def _submit(self, message_id: MessageId, attempt: int) -> str:
+        prepared = self._provider.prepare(await self._store.submission(message_id, attempt))
         begin_id = uuid4()
         asked_at = time.monotonic()
-        answer = await self._begin(message_id, token, begin_id)
+        answer = await self._begin(message_id, attempt, begin_id)
         if answer is not BeginAnswer.BEGUN and answer is not Reread.UNSENT:
             return str(answer)
         if answer is Reread.UNSENT or time.monotonic() - asked_at > BEGIN_MARGIN.total_seconds():
@@ -76,18 +76,18 @@ class SubmitActivity(Generic[Request]):
             deadline = asked_at + self._call_budget.total_seconds()
             result = await self._call(prepared, deadline)
         record_until = asked_at + self._submit_within.total_seconds()
-        return await self._record(message_id, token, begin_id, result, record_until)
+        return await self._record(message_id, attempt, begin_id, result, record_until)
 
-    async def _begin(self, message_id: MessageId, token: int, begin_id: UUID) -> BeginAnswer | Reread:
+    async def _begin(self, message_id: MessageId, attempt: int, begin_id: UUID) -> BeginAnswer | Reread:
         """Begin; where its reply is lost, find out what stands before anything else."""
         needs = self._call_budget + BEGIN_MARGIN
         give_up_at = time.monotonic() + self._submit_within.total_seconds()
         try:
-            begun = await self._store.begin(message_id, token, begin_id=begin_id, needs=needs)
+            begun = await self._store.begin(message_id, attempt, begin_id=begin_id, needs=needs)
         except Exception as error:  # noqa: BLE001  (whatever it was, the COMMIT may have happened)
             _log.warning("begin_unanswered", message_id=str(message_id), error=type(error).__name__)
             reread = await _until_answered(
-                lambda: self._store.reread_begin(message_id, token, begin_id=begin_id, needs=needs), give_up_at
+                lambda: self._store.reread_begin(message_id, attempt, begin_id=begin_id, needs=needs), give_up_at
             )
             return BeginAnswer.BEGUN if reread is Reread.CALL else reread
         return begun.answer
@@ -100,9 +100,11 @@ class SubmitActivity(Generic[Request]):
             _log.error("provider_raised", error=type(error).__name__)
             return CallResult(outcome=Outcome.UNKNOWN, provider=self._provider.name, reason=Reason.PROVIDER_ERROR)
 
-    async def _record(self, message_id: MessageId, token: int, begin_id: UUID, result: CallResult, until: float) -> str:
+    async def _record(
+        self, message_id: MessageId, attempt: int, begin_id: UUID, result: CallResult, until: float
+    ) -> str:
         recorded = await _until_answered(
-            lambda: self._store.record(message_id, token, begin_id=begin_id, result=result), until
+            lambda: self._store.record(message_id, attempt, begin_id=begin_id, result=result), until
         )
         if recorded is not Recorded.RECORDED:
             _log.error(
@@ -123,7 +125,7 @@ class SubmitActivity(Generic[Request]):
 async def _until_answered(ask: Callable[[], Awaitable[Result]], until: float) -> Result:
     """Ask Postgres again until it answers, or `until` is past: then its last error is the caller's.
 
-    Safe, since each of these questions may be asked again: they go by the token and the begin id.
+    Safe, since each of these questions may be asked again: they go by the attempt and the begin id.
     """
     while True:
         try:

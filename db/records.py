@@ -26,7 +26,7 @@ class ExpiredLease:
     """A lease that ran out."""
 
     message_id: MessageId
-    token: int = field(repr=False)
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,7 @@
 """Every statement by which a message is claimed, begun, recorded and settled, one UPPER_CASE name each.
 
+From outside, an attempt is named by its message and number; its fencing token never leaves Postgres.
+
 Each transaction runs LOCK first, as a statement of its own: an UPDATE that waited for a lock whose holder changed
 nothing doesn't look at its WHERE again, and a subquery keeps the snapshot from before the wait (DESIGN: protocol).
 Time is `clock_timestamp()`: `now()` is the start of the transaction, and stale after a wait. The states in the guards
@@ -31,6 +33,7 @@ from db.schema import (
 _NOW: Final = sa.func.clock_timestamp()
 _MESSAGE: Final = sa.bindparam("this_message", type_=messages.c.id.type)
 _TOKEN: Final = sa.bindparam("this_token", type_=sa.BigInteger)
+_ATTEMPT: Final = sa.bindparam("in_attempt", type_=sa.Integer)
 
 
 def _seconds_until(moment: sa.ColumnElement[Any]) -> sa.ColumnElement[float]:
@@ -141,11 +144,11 @@ BEGIN_FACTS: Final = (
         attempts.c.begun_at.is_not(None).label("attempt_begun"),
         attempts.c.begin_id,
         (attempts.c.lease_expires_at > _NOW + sa.bindparam("needs", type_=sa.Interval)).label("lease_suffices"),
-        attempts.c.number,
+        attempts.c.token,
         *_POLICY,
     )
     .select_from(_WITH_POLICY.join(attempts, attempts.c.message_id == messages.c.id))
-    .where(messages.c.id == _MESSAGE, attempts.c.token == _TOKEN)
+    .where(messages.c.id == _MESSAGE, attempts.c.number == _ATTEMPT)
 )
 """What begin decides on. No row: no such attempt."""
 
@@ -175,7 +178,7 @@ RECORD: Final = (
     sa.update(attempts)
     .where(
         attempts.c.message_id == _MESSAGE,
-        attempts.c.token == _TOKEN,
+        attempts.c.number == _ATTEMPT,
         attempts.c.begin_id == sa.bindparam("this_begin", type_=attempts.c.begin_id.type),
         attempts.c.closed_at.is_(None),
         attempts.c.outcome.is_(None),
@@ -194,8 +197,8 @@ RECORD: Final = (
 """Write what came of the call into its own attempt. No row: another body's begin, closed, or recorded already."""
 
 RECORDED: Final = sa.select(
-    attempts.c.number, attempts.c.begin_id, attempts.c.outcome, attempts.c.provider_message_id, attempts.c.closed_at
-).where(attempts.c.message_id == _MESSAGE, attempts.c.token == _TOKEN)
+    attempts.c.begin_id, attempts.c.outcome, attempts.c.provider_message_id, attempts.c.closed_at
+).where(attempts.c.message_id == _MESSAGE, attempts.c.number == _ATTEMPT)
 """What stands in an attempt that a record did not change."""
 
 KEEP_LATE_RESULT: Final = sa.insert(evidence).values(
@@ -359,7 +362,6 @@ SUBMISSION: Final = (
         messages.c.sender_name,
         messages.c.tags,
         messages.c.provider,
-        attempts.c.number,
         message_contents.c.subject,
         message_contents.c.text,
         message_contents.c.html,
@@ -368,7 +370,7 @@ SUBMISSION: Final = (
     )
     .join_from(messages, message_contents, message_contents.c.message_id == messages.c.id)
     .join(attempts, attempts.c.message_id == messages.c.id)
-    .where(messages.c.id == _MESSAGE, attempts.c.token == _TOKEN)
+    .where(messages.c.id == _MESSAGE, attempts.c.number == _ATTEMPT)
 )
 """What an attempt submits."""
 
@@ -380,7 +382,7 @@ ADDRESSEES: Final = (
 """To whom an attempt submits."""
 
 EXPIRED_LEASES: Final = (
-    sa.select(attempts.c.message_id, attempts.c.token)
+    sa.select(attempts.c.message_id, attempts.c.number)
     .where(attempts.c.closed_at.is_(None), attempts.c.lease_expires_at <= _NOW)
     .order_by(attempts.c.lease_expires_at)
     .limit(sa.bindparam("most", type_=sa.Integer))

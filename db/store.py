@@ -43,8 +43,7 @@ class Claimed:
 
     answer: ClaimAnswer
     state: State
-    token: int = 0  #: when leased
-    attempt: int = 0  #: when leased
+    attempt: int = 0  #: the number of the attempt that the lease is for, when leased
     wait: timedelta | None = None  #: when busy or not due: until it is worth another look
 
 
@@ -110,7 +109,7 @@ class MessageStore:
             answer, reason = decide_claim(facts, limits)
             match answer:
                 case ClaimAnswer.LEASED if facts.own_attempt_open:
-                    return Claimed(answer=answer, state=state, token=row.own_token, attempt=row.own_number)
+                    return Claimed(answer=answer, state=state, attempt=row.own_number)
                 case ClaimAnswer.LEASED:
                     taken = await message.first(statements.CLAIM, this_token=row.token)
                     if taken is None:  # the guards of the statement said no, though the decision said yes
@@ -119,7 +118,7 @@ class MessageStore:
                         statements.OPEN_ATTEMPT, this_token=taken.token, this_claim=claim_id, owner=owner, lease=lease
                     )
                     await message.note(Move.CLAIM, from_state=state, to_state=State.LEASED, attempt=opened.number)
-                    return Claimed(answer=answer, state=State.LEASED, token=taken.token, attempt=opened.number)
+                    return Claimed(answer=answer, state=State.LEASED, attempt=opened.number)
                 case ClaimAnswer.SUPPRESSED:
                     await message.make(Move.SUPPRESS_AT_CLAIM, token=row.token, from_state=state, reason=reason)
                     await _mark_recipient(message, reason)
@@ -134,15 +133,15 @@ class MessageStore:
                 case ClaimAnswer.LOST | ClaimAnswer.SETTLED | ClaimAnswer.PAUSED:
                     return Claimed(answer=answer, state=state)
 
-    async def submission(self, message_id: MessageId, token: int) -> Submission:
-        """Read what the attempt of this token submits: protected content, for the provider alone."""
+    async def submission(self, message_id: MessageId, attempt: int) -> Submission:
+        """Read what an attempt submits: protected content, for the provider alone."""
         async with self._engine.connect() as connection:
             message = LockedMessage(connection, message_id)
-            row = await message.one(statements.SUBMISSION, this_token=token)
+            row = await message.one(statements.SUBMISSION, in_attempt=attempt)
             addressees = (await connection.execute(statements.ADDRESSEES, {"this_message": message_id})).all()
         return Submission(
             message_id=message_id,
-            attempt=row.number,
+            attempt=attempt,
             request_hash=row.request_hash,
             sender=Addressee(role="from", address=row.sender_address, name=row.sender_name),
             recipients=tuple(Addressee(role=to.role, address=to.address, name=to.name) for to in addressees),
@@ -156,14 +155,14 @@ class MessageStore:
             tags=dict(row.tags),
         )
 
-    async def begin(self, message_id: MessageId, token: int, *, begin_id: UUID, needs: timedelta) -> Begun:
-        """Mark the attempt of this token as begun, for the body that holds `begin_id`; commit before the call.
+    async def begin(self, message_id: MessageId, attempt: int, *, begin_id: UUID, needs: timedelta) -> Begun:
+        """Mark an attempt as begun, for the body that holds `begin_id`; commit before the call.
 
         `needs` is what must be left of the lease: the call budget and a margin. Anything but `begun` means: no call.
         A raised error means: unknown, ask `reread_begin`.
         """
         async with locked(self._engine, message_id) as message:
-            row = await message.first(statements.BEGIN_FACTS, this_token=token, needs=needs)
+            row = await message.first(statements.BEGIN_FACTS, in_attempt=attempt, needs=needs)
             if row is None:
                 return Begun(answer=BeginAnswer.REFUSED)
             state = State(row.state)
@@ -178,7 +177,8 @@ class MessageStore:
                     policy=_policy(row),
                 )
             )
-            moving = {"token": token, "from_state": state, "reason": reason, "attempt": row.number}
+            token: int = row.token
+            moving: dict[str, Any] = {"token": token, "from_state": state, "reason": reason, "attempt": attempt}
             match answer:
                 case BeginAnswer.REFUSED:
                     pass
@@ -196,16 +196,16 @@ class MessageStore:
                     await message.one(statements.USE_ATTEMPT, this_token=token)
             return Begun(answer=answer, reason=reason)
 
-    async def reread_begin(self, message_id: MessageId, token: int, *, begin_id: UUID, needs: timedelta) -> Reread:
+    async def reread_begin(self, message_id: MessageId, attempt: int, *, begin_id: UUID, needs: timedelta) -> Reread:
         """Say what a body may do whose begin got no reply: the COMMIT may have happened (model: PROTOCOL, begin)."""
         async with locked(self._engine, message_id) as message:
-            row = await message.first(statements.BEGIN_FACTS, this_token=token, needs=needs)
+            row = await message.first(statements.BEGIN_FACTS, in_attempt=attempt, needs=needs)
         if row is None or row.begin_id != begin_id:
             return Reread.STOP
         current = row.token_is_current and row.state == State.LEASED and row.attempt_open
         return Reread.CALL if current and row.lease_suffices else Reread.UNSENT
 
-    async def record(self, message_id: MessageId, token: int, *, begin_id: UUID, result: CallResult) -> Recorded:
+    async def record(self, message_id: MessageId, attempt: int, *, begin_id: UUID, result: CallResult) -> Recorded:
         """Write what came of the call into its own attempt, once.
 
         `late` means that the attempt was closed meanwhile: the result is kept as evidence and changes no state
@@ -220,7 +220,7 @@ class MessageStore:
         async with locked(self._engine, message_id) as message:
             written = await message.first(
                 statements.RECORD,
-                this_token=token,
+                in_attempt=attempt,
                 this_begin=begin_id,
                 its_provider=result.provider,
                 its_request_id=result.request_id,
@@ -229,22 +229,22 @@ class MessageStore:
             )
             if written is not None:
                 return Recorded.RECORDED
-            row = await message.first(statements.RECORDED, this_token=token)
+            row = await message.first(statements.RECORDED, in_attempt=attempt)
             if row is None or row.begin_id != begin_id:
                 return Recorded.NOT_OURS
             if (row.outcome, row.provider_message_id) == (result.outcome, result.provider_message_id):
                 return Recorded.RECORDED
             await message.connection.execute(
                 statements.KEEP_LATE_RESULT,
-                {"evidence_id": new_id(), "this_message": message_id, "in_attempt": row.number, **came},
+                {"evidence_id": new_id(), "this_message": message_id, "in_attempt": attempt, **came},
             )
-            await message.note("late_result", attempt=row.number, reason=result.reason)
+            await message.note("late_result", attempt=attempt, reason=result.reason)
             return Recorded.LATE
 
-    async def finalize(self, message_id: MessageId, token: int, *, limits: Limits) -> Finalized:
-        """Settle the lease of this token; with a stale token, change nothing and say where the message stands."""
+    async def finalize(self, message_id: MessageId, attempt: int, *, limits: Limits) -> Finalized:
+        """Settle the lease of this attempt; where its token is stale, change nothing and say where the message is."""
         async with locked(self._engine, message_id) as message:
-            settlement, lease_left = await _settle(message, token, limits, after_lease_only=False)
+            settlement, lease_left = await _settle(message, attempt, limits, after_lease_only=False)
             row = await message.one(statements.STANDING)
         state = State(row.state)
         if settlement.answer is SettleAnswer.WAIT:
@@ -259,12 +259,12 @@ class MessageStore:
         """List leases that ran out, oldest first, at most `most`."""
         async with self._engine.connect() as connection:
             rows = (await connection.execute(statements.EXPIRED_LEASES, {"most": most})).all()
-        return [ExpiredLease(message_id=row.message_id, token=row.token) for row in rows]
+        return [ExpiredLease(message_id=row.message_id, attempt=row.number) for row in rows]
 
     async def settle_expired(self, lease: ExpiredLease, *, limits: Limits) -> bool:
         """Settle a lease that ran out; False where somebody else did, or it still runs."""
         async with locked(self._engine, lease.message_id) as message:
-            settlement, _ = await _settle(message, lease.token, limits, after_lease_only=True)
+            settlement, _ = await _settle(message, lease.attempt, limits, after_lease_only=True)
         return settlement.answer is SettleAnswer.MOVED
 
     async def startable(self, *, overdue: timedelta, again_after: timedelta, most: int) -> list[MessageRef]:
@@ -301,29 +301,29 @@ async def _mark_recipient(message: LockedMessage, reason: Reason | None) -> None
 
 
 async def _settle(
-    message: LockedMessage, token: int, limits: Limits, *, after_lease_only: bool
+    message: LockedMessage, attempt: int, limits: Limits, *, after_lease_only: bool
 ) -> tuple[Settlement, timedelta]:
-    """Decide what the lease of this token becomes, and do it; also say how much of the lease is left."""
+    """Decide what the lease of this attempt becomes, and do it; also say how much of the lease is left."""
     asked = {"this_message": message.message_id}
     rows = (await message.connection.execute(statements.SETTLE_FACTS, asked)).all()
-    current = next((row for row in rows if row.token == token), None)
+    current = next((row for row in rows if row.number == attempt), None)
     if current is None:
         return Settlement(answer=SettleAnswer.STALE), timedelta()
     facts = SettleFacts(
         state=State(current.state),
-        token_is_current=current.message_token == token,
+        token_is_current=current.message_token == current.token,
         attempts_used=current.attempts_used,
         attempts=tuple(_attempt_facts(row) for row in rows),
         settle_after_lease_only=after_lease_only,
     )
     settlement = decide_settle(facts, limits)
     if settlement.answer is SettleAnswer.MOVED:
-        await message.close(token, settlement.closes_as, settlement.closes_because)
+        await message.close(current.token, settlement.closes_as, settlement.closes_because)
         from_state = facts.state
         retry = {"delay": settlement.delay, "gives_back": int(settlement.gives_attempt_back)}
         for move, reason in settlement.moves:
             more = retry if move is Move.RETRY else {}
-            await message.make(move, token=token, from_state=from_state, reason=reason, attempt=current.number, **more)
+            await message.make(move, token=current.token, from_state=from_state, reason=reason, attempt=attempt, **more)
             from_state = target(move)
     return settlement, _wait(current.lease_in)
 

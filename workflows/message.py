@@ -1,6 +1,6 @@
 """The workflow of one message: claim, submit, finalize, with durable waits between tries.
 
-The one place that orders steps. It completes for every business outcome, and knows nothing but ids, tokens and codes.
+The one place that orders steps. It completes for every business outcome, and knows nothing but ids, numbers and codes.
 Whatever Temporal says of submit is no evidence: finalize asks the row.
 """
 
@@ -85,7 +85,7 @@ class MessageWorkflow:
         try:
             await workflow.execute_activity(
                 SUBMIT,
-                SubmitRequest(message_id=message.message_id, token=claim.token),
+                SubmitRequest(message_id=message.message_id, attempt=claim.attempt),
                 result_type=SubmitReply,
                 start_to_close_timeout=timedelta(seconds=claim.submit_within_seconds),
                 schedule_to_start_timeout=policies.SUBMIT_SCHEDULE_TO_START,
@@ -101,7 +101,7 @@ class MessageWorkflow:
         while True:
             reply: FinalizeReply = await workflow.execute_local_activity(
                 FINALIZE,
-                FinalizeRequest(message_id=message.message_id, token=claim.token),
+                FinalizeRequest(message_id=message.message_id, attempt=claim.attempt),
                 result_type=FinalizeReply,
                 start_to_close_timeout=policies.FINALIZE_START_TO_CLOSE,
                 retry_policy=policies.UNTIL_IT_SUCCEEDS,

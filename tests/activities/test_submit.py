@@ -53,8 +53,8 @@ async def behind_a_proxy(database: Database) -> AsyncIterator[tuple[LossyProxy, 
         await engine.dispose()
 
 
-async def run(activity: SubmitActivity, message: MessageRef, token: int = 1) -> SubmitReply:  # type: ignore[type-arg]  # as above
-    return await activity.submit(SubmitRequest(message_id=str(message.id), token=token))
+async def run(activity: SubmitActivity, message: MessageRef, attempt: int = 1) -> SubmitReply:  # type: ignore[type-arg]  # as above
+    return await activity.submit(SubmitRequest(message_id=str(message.id), attempt=attempt))
 
 
 async def outcome_of(connection: asyncpg.Connection, message: MessageRef) -> tuple[str | None, bool, int]:
@@ -240,10 +240,10 @@ async def test_a_result_that_comes_after_the_message_was_settled_is_late(
     store: MessageStore, superuser: asyncpg.Connection, pool: ThreadPoolExecutor
 ) -> None:
     message = await make_message(superuser)
-    token = (await store.claim(message.id, claim_id="claim-1", owner="w", lease=LEASE, limits=LIMITS)).token
+    attempt = (await store.claim(message.id, claim_id="claim-1", owner="w", lease=LEASE, limits=LIMITS)).attempt
     provider = ScriptedProvider()
     provider.may_answer.clear()
-    task = asyncio.create_task(run(submit_activity(store, provider, pool), message, token))
+    task = asyncio.create_task(run(submit_activity(store, provider, pool), message, attempt))
     await until(provider.called.is_set, within=5)
     await superuser.execute(
         "SET session_replication_role = replica;"

@@ -42,7 +42,7 @@ class Held:
 
 
 BEGIN_REFUSED = {
-    "without an attempt": Held(attempt=AttemptRow(token=2), token=2),
+    "without an attempt": Held(attempt=AttemptRow(number=2, token=2), token=2),
     "under a stale token": Held(attempt=AttemptRow(), token=2),
     "of a message that is not leased": Held(attempt=AttemptRow(), state=State.DEAD),
     "of a closed attempt": Held(attempt=NEVER_BEGUN),
@@ -68,7 +68,7 @@ async def test_a_begin_is_refused_and_writes_nothing_though_policy_says_no(
 
 BEGUN = AttemptRow(begin_id=BEGIN_ID)
 REREAD = {
-    "without an attempt": (Held(attempt=AttemptRow(token=2), token=2), Reread.STOP),
+    "without an attempt": (Held(attempt=AttemptRow(number=2, token=2), token=2), Reread.STOP),
     "its own": (Held(attempt=BEGUN), Reread.CALL),
     "somebody else's": (Held(attempt=AttemptRow(begin_id=uuid4())), Reread.STOP),
     "under a stale token": (Held(attempt=BEGUN, token=2), Reread.UNSENT),

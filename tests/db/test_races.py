@@ -53,7 +53,7 @@ async def test_of_many_runs_of_one_claim_all_find_the_same_lease(
         *(store.claim(message.id, claim_id="one", owner="w", lease=LEASE, limits=LIMITS) for _ in range(RACERS))
     )
 
-    assert {(answer.answer, answer.token) for answer in answers} == {(ClaimAnswer.LEASED, 1)}
+    assert {(answer.answer, answer.attempt) for answer in answers} == {(ClaimAnswer.LEASED, 1)}
     assert await superuser.fetchval("SELECT count(*) FROM attempts WHERE message_id = $1", message.id) == 1
 
 
@@ -72,7 +72,7 @@ async def test_begin_and_sweep_never_both_have_the_last_word(
     """A lease that runs out while a body begins: it began and is ambiguous, or it was settled and never begins."""
     for _ in range(10):
         message = await make_message(superuser, State.LEASED, AttemptRow(lease=timedelta(milliseconds=30)))
-        lease = ExpiredLease(message_id=message.id, token=1)
+        lease = ExpiredLease(message_id=message.id, attempt=1)
         sweep = until(partial(store.settle_expired, lease, limits=LIMITS), within=10, every=0)
 
         begun, _ = await asyncio.gather(

@@ -117,7 +117,7 @@ async def test_a_stale_token_counts_no_attempt(connection: AsyncConnection, supe
 
 
 RECORDING = {
-    "this_token": 1,
+    "in_attempt": 1,
     "this_begin": BEGIN_ID,
     "its_outcome": "accepted",
     "why": None,
@@ -150,7 +150,7 @@ async def test_record_does_not_ask_for_the_lease(connection: AsyncConnection, su
         pytest.param(AttemptRow(begin_id=uuid4()), {}, id="begun by another body"),
         pytest.param(AttemptRow(), {}, id="never begun"),
         pytest.param(AttemptRow(begin_id=BEGIN_ID, outcome="unknown"), {}, id="recorded already"),
-        pytest.param(AttemptRow(begin_id=BEGIN_ID), {"this_token": 2}, id="another token's"),
+        pytest.param(AttemptRow(begin_id=BEGIN_ID), {"in_attempt": 2}, id="another number's"),
     ],
 )
 async def test_record_leaves_an_attempt_alone_that_is(
@@ -250,16 +250,16 @@ SCANNED: dict[str, dict[str, Any]] = {
     "CLAIM_FACTS": {"this_claim": "c", "max_age": MINUTE},
     "CLAIM": {"this_token": 1},
     "OPEN_ATTEMPT": {"this_token": 1, "this_claim": "c", "owner": "o", "lease": MINUTE},
-    "BEGIN_FACTS": {"this_token": 1, "needs": MINUTE},
+    "BEGIN_FACTS": {"in_attempt": 1, "needs": MINUTE},
     "BEGIN": BEGINNING,
     "USE_ATTEMPT": {"this_token": 1},
     "RECORD": RECORDING,
-    "RECORDED": {"this_token": 1},
+    "RECORDED": {"in_attempt": 1},
     "CLOSE": {"this_token": 1, "closes_as": None, "closes_because": None},
     "SETTLE_FACTS": {},
     "STANDING": {},
     "LOCK": {},
-    "SUBMISSION": {"this_token": 1},
+    "SUBMISSION": {"in_attempt": 1},
     "ADDRESSEES": {},
     "SUPPRESS_RECIPIENT": {},
     "EXPIRED_LEASES": {"most": 10},

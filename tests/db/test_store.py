@@ -42,10 +42,10 @@ async def claim(store: MessageStore, message: MessageRef, claim_id: str = "claim
 
 
 async def begun(store: MessageStore, message: MessageRef, claim_id: str = "claim-a") -> int:
-    """Claim and begin; give the token."""
+    """Claim and begin; give the attempt."""
     leased = await claim(store, message, claim_id)
-    await store.begin(message.id, leased.token, begin_id=BEGIN_ID, needs=NEEDS)
-    return leased.token
+    await store.begin(message.id, leased.attempt, begin_id=BEGIN_ID, needs=NEEDS)
+    return leased.attempt
 
 
 async def timeline(connection: asyncpg.Connection, message: MessageRef) -> list[tuple[str, str | None, str | None]]:
@@ -58,9 +58,9 @@ async def test_a_message_goes_from_queued_to_provider_accepted(
 ) -> None:
     message = await make_message(superuser)
 
-    token = await begun(store, message)
-    recorded = await store.record(message.id, token, begin_id=BEGIN_ID, result=ACCEPTED)
-    final = await store.finalize(message.id, token, limits=LIMITS)
+    attempt = await begun(store, message)
+    recorded = await store.record(message.id, attempt, begin_id=BEGIN_ID, result=ACCEPTED)
+    final = await store.finalize(message.id, attempt, limits=LIMITS)
 
     assert recorded is Recorded.RECORDED
     assert (final.answer, final.state) == (FinalAnswer.SETTLED, State.PROVIDER_ACCEPTED)
@@ -89,7 +89,7 @@ async def test_a_claim_that_is_run_again_finds_its_own_lease(
     before = await snapshot(superuser, message)
     second = await claim(store, message)
 
-    assert (second.answer, second.token, second.attempt) == (ClaimAnswer.LEASED, first.token, 1)
+    assert (second.answer, second.attempt) == (ClaimAnswer.LEASED, first.attempt)
     assert await snapshot(superuser, message) == before
 
 
@@ -97,8 +97,8 @@ async def test_a_claim_that_is_run_again_after_its_lease_takes_none_anew(
     store: MessageStore, superuser: asyncpg.Connection
 ) -> None:
     message = await make_message(superuser)
-    token = (await claim(store, message)).token
-    await store.finalize(message.id, token, limits=LIMITS)
+    attempt = (await claim(store, message)).attempt
+    await store.finalize(message.id, attempt, limits=LIMITS)
 
     again = await claim(store, message)
 
@@ -195,10 +195,10 @@ async def test_policy_that_turns_bad_after_the_claim_stops_the_begin(
     tenant_id = TenantId(f"begin-{EVERY_POLICY.index(policy)}")
     await make_tenant(superuser, tenant_id)
     message = await make_message(superuser, tenant_id=tenant_id)
-    token = (await claim(store, message)).token
+    attempt = (await claim(store, message)).attempt
     reason = await break_policy(superuser, tenant_id, policy)
 
-    answer = await store.begin(message.id, token, begin_id=BEGIN_ID, needs=NEEDS)
+    answer = await store.begin(message.id, attempt, begin_id=BEGIN_ID, needs=NEEDS)
 
     assert (answer.answer, answer.reason) == (BeginAnswer.SUPPRESSED, reason)
     assert (await timeline(superuser, message))[-1] == ("suppress_at_begin", "suppressed", reason)
@@ -255,11 +255,11 @@ async def test_a_switched_off_provider_takes_no_lease_and_gives_one_back_that_ha
 ) -> None:
     message = await make_message(superuser, came_from)
     waiting = await make_message(superuser, came_from)
-    token = (await claim(store, message)).token
+    attempt = (await claim(store, message)).attempt
     await superuser.execute("UPDATE providers SET paused = true")
     try:
         paused = await claim(store, waiting)
-        released = await store.begin(message.id, token, begin_id=BEGIN_ID, needs=NEEDS)
+        released = await store.begin(message.id, attempt, begin_id=BEGIN_ID, needs=NEEDS)
     finally:
         await superuser.execute("UPDATE providers SET paused = false")
 
@@ -277,10 +277,10 @@ async def test_a_switched_off_provider_takes_no_lease_and_gives_one_back_that_ha
 
 async def test_a_begun_attempt_is_never_begun_again(store: MessageStore, superuser: asyncpg.Connection) -> None:
     message = await make_message(superuser)
-    token = await begun(store, message)
+    attempt = await begun(store, message)
     before = await snapshot(superuser, message)
 
-    again = await store.begin(message.id, token, begin_id=uuid4(), needs=NEEDS)
+    again = await store.begin(message.id, attempt, begin_id=uuid4(), needs=NEEDS)
 
     assert again.answer is BeginAnswer.REFUSED
     assert await snapshot(superuser, message) == before
@@ -288,17 +288,17 @@ async def test_a_begun_attempt_is_never_begun_again(store: MessageStore, superus
 
 async def test_a_late_body_cannot_begin_what_was_settled(store: MessageStore, superuser: asyncpg.Connection) -> None:
     message = await make_message(superuser)
-    token = (await claim(store, message)).token
-    await store.finalize(message.id, token, limits=LIMITS)
+    attempt = (await claim(store, message)).attempt
+    await store.finalize(message.id, attempt, limits=LIMITS)
     before = await snapshot(superuser, message)
 
-    late = await store.begin(message.id, token, begin_id=BEGIN_ID, needs=NEEDS)
+    late = await store.begin(message.id, attempt, begin_id=BEGIN_ID, needs=NEEDS)
 
     assert late.answer is BeginAnswer.REFUSED
     assert await snapshot(superuser, message) == before
 
 
-async def test_begin_with_a_token_that_no_attempt_has_is_refused(
+async def test_begin_of_an_attempt_that_there_is_not_is_refused(
     store: MessageStore, superuser: asyncpg.Connection
 ) -> None:
     message = await make_message(superuser)
@@ -312,10 +312,10 @@ async def test_a_body_that_lost_the_reply_to_begin_finds_its_own_begin(
     store: MessageStore, superuser: asyncpg.Connection
 ) -> None:
     message = await make_message(superuser)
-    token = await begun(store, message)
+    attempt = await begun(store, message)
 
     async def reread(begin_id: UUID, needs: timedelta = NEEDS) -> Reread:
-        return await store.reread_begin(message.id, token, begin_id=begin_id, needs=needs)
+        return await store.reread_begin(message.id, attempt, begin_id=begin_id, needs=needs)
 
     assert await reread(BEGIN_ID) is Reread.CALL
     assert await reread(uuid4()) is Reread.STOP
@@ -324,9 +324,9 @@ async def test_a_body_that_lost_the_reply_to_begin_finds_its_own_begin(
 
 async def test_a_body_whose_begin_did_not_happen_stops(store: MessageStore, superuser: asyncpg.Connection) -> None:
     message = await make_message(superuser)
-    token = (await claim(store, message)).token
+    attempt = (await claim(store, message)).attempt
 
-    assert await store.reread_begin(message.id, token, begin_id=BEGIN_ID, needs=NEEDS) is Reread.STOP
+    assert await store.reread_begin(message.id, attempt, begin_id=BEGIN_ID, needs=NEEDS) is Reread.STOP
 
 
 async def test_a_body_whose_attempt_was_settled_meanwhile_does_not_call(
@@ -342,11 +342,11 @@ async def test_a_record_whose_reply_was_lost_is_found_recorded(
     store: MessageStore, superuser: asyncpg.Connection
 ) -> None:
     message = await make_message(superuser)
-    token = await begun(store, message)
-    await store.record(message.id, token, begin_id=BEGIN_ID, result=ACCEPTED)
+    attempt = await begun(store, message)
+    await store.record(message.id, attempt, begin_id=BEGIN_ID, result=ACCEPTED)
     before = await snapshot(superuser, message)
 
-    assert await store.record(message.id, token, begin_id=BEGIN_ID, result=ACCEPTED) is Recorded.RECORDED
+    assert await store.record(message.id, attempt, begin_id=BEGIN_ID, result=ACCEPTED) is Recorded.RECORDED
     assert await snapshot(superuser, message) == before
 
 
@@ -378,9 +378,9 @@ async def test_nobody_records_into_an_attempt_that_another_body_began(
 
 async def test_finalize_waits_while_a_call_may_be_under_way(store: MessageStore, superuser: asyncpg.Connection) -> None:
     message = await make_message(superuser)
-    token = await begun(store, message)
+    attempt = await begun(store, message)
 
-    final = await store.finalize(message.id, token, limits=LIMITS)
+    final = await store.finalize(message.id, attempt, limits=LIMITS)
 
     assert final.answer is FinalAnswer.WAIT
     assert timedelta(seconds=50) < final.wait <= LEASE
@@ -388,10 +388,10 @@ async def test_finalize_waits_while_a_call_may_be_under_way(store: MessageStore,
 
 async def test_an_unknown_outcome_is_ambiguous_at_once(store: MessageStore, superuser: asyncpg.Connection) -> None:
     message = await make_message(superuser)
-    token = await begun(store, message)
-    await store.record(message.id, token, begin_id=BEGIN_ID, result=UNKNOWN)
+    attempt = await begun(store, message)
+    await store.record(message.id, attempt, begin_id=BEGIN_ID, result=UNKNOWN)
 
-    final = await store.finalize(message.id, token, limits=LIMITS)
+    final = await store.finalize(message.id, attempt, limits=LIMITS)
 
     assert (final.answer, final.state) == (FinalAnswer.SETTLED, State.AMBIGUOUS)
     assert (await claim(store, message, "claim-b")).answer is ClaimAnswer.SETTLED
@@ -404,9 +404,9 @@ async def test_refusals_are_tried_again_until_the_attempts_are_used_up(
     answers = []
     for number in range(LIMITS.attempts):
         await superuser.execute("UPDATE messages SET due_at = clock_timestamp() WHERE id = $1", message.id)
-        token = await begun(store, message, f"claim-{number}")
-        await store.record(message.id, token, begin_id=BEGIN_ID, result=THROTTLED)
-        answers.append((await store.finalize(message.id, token, limits=LIMITS)).answer)
+        attempt = await begun(store, message, f"claim-{number}")
+        await store.record(message.id, attempt, begin_id=BEGIN_ID, result=THROTTLED)
+        answers.append((await store.finalize(message.id, attempt, limits=LIMITS)).answer)
 
     assert answers == [FinalAnswer.AGAIN, FinalAnswer.AGAIN, FinalAnswer.SETTLED]
     assert (await timeline(superuser, message))[-1] == ("reject", "dead", "attempts_exhausted")
@@ -414,11 +414,11 @@ async def test_refusals_are_tried_again_until_the_attempts_are_used_up(
 
 async def test_an_account_wide_refusal_uses_up_no_attempt(store: MessageStore, superuser: asyncpg.Connection) -> None:
     message = await make_message(superuser)
-    token = await begun(store, message)
+    attempt = await begun(store, message)
     refusal = CallResult(outcome=Outcome.REFUSED, provider="ses", reason=Reason.ACCOUNT_PAUSED)
-    await store.record(message.id, token, begin_id=BEGIN_ID, result=refusal)
+    await store.record(message.id, attempt, begin_id=BEGIN_ID, result=refusal)
 
-    final = await store.finalize(message.id, token, limits=LIMITS)
+    final = await store.finalize(message.id, attempt, limits=LIMITS)
 
     assert final.answer is FinalAnswer.AGAIN
     assert final.wait > timedelta(minutes=9)
@@ -439,7 +439,7 @@ async def test_a_stale_token_moves_nothing_from_any_state(
     await store.finalize(message.id, 1, limits=LIMITS)
     await store.begin(message.id, 1, begin_id=uuid4(), needs=NEEDS)
     await store.record(message.id, 1, begin_id=uuid4(), result=ACCEPTED)
-    await store.settle_expired(ExpiredLease(message_id=message.id, token=1), limits=LIMITS)
+    await store.settle_expired(ExpiredLease(message_id=message.id, attempt=1), limits=LIMITS)
 
     assert await snapshot(superuser, message) == before
 
@@ -474,7 +474,7 @@ async def test_the_sweep_settles_what_ran_out_and_touches_no_live_lease(
 async def test_the_sweep_refuses_a_lease_that_still_runs(store: MessageStore, superuser: asyncpg.Connection) -> None:
     message = await make_message(superuser, State.LEASED, AttemptRow())
 
-    assert not await store.settle_expired(ExpiredLease(message_id=message.id, token=1), limits=LIMITS)
+    assert not await store.settle_expired(ExpiredLease(message_id=message.id, attempt=1), limits=LIMITS)
     assert await state_of(superuser, message) is State.LEASED
 
 
@@ -504,9 +504,9 @@ async def test_a_submission_is_read_whole_and_its_repr_shows_nothing(
     store: MessageStore, superuser: asyncpg.Connection
 ) -> None:
     message = await make_message(superuser)
-    token = (await claim(store, message)).token
+    attempt = (await claim(store, message)).attempt
 
-    submission = await store.submission(message.id, token)
+    submission = await store.submission(message.id, attempt)
 
     assert submission.recipients[0].address == "ada@example.com"
     assert (submission.subject, submission.text, submission.attempt) == ("Hello Ada", "Dear Ada", 1)

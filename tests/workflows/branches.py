@@ -23,10 +23,8 @@ from db.decisions import ClaimAnswer, FinalAnswer
 from db.lifecycle import State
 
 
-def leased(token: int = 1) -> ClaimReply:
-    return ClaimReply(
-        answer=ClaimAnswer.LEASED, state=State.LEASED, token=token, attempt=token, submit_within_seconds=20
-    )
+def leased(attempt: int = 1) -> ClaimReply:
+    return ClaimReply(answer=ClaimAnswer.LEASED, state=State.LEASED, attempt=attempt, submit_within_seconds=20)
 
 
 def told(answer: ClaimAnswer, state: State = State.QUEUED, wait: float = 0.05) -> ClaimReply:

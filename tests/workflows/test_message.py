@@ -59,14 +59,14 @@ async def test_each_claim_has_an_id_of_its_own(client: Client) -> None:
     assert first.claim_id != second.claim_id
 
 
-async def test_submit_and_finalize_carry_the_token_of_their_own_claim(client: Client) -> None:
+async def test_submit_and_finalize_name_the_attempt_of_their_own_claim(client: Client) -> None:
     activities = ScriptedActivities(BRANCHES["retried"])
 
     async with scripted_workers(client, activities):
         await (await start(client)).result()
 
-    assert [request.token for request in activities.submitted] == [1, 2]
-    assert [request.token for request in activities.finalized] == [1, 2]
+    assert [request.attempt for request in activities.submitted] == [1, 2]
+    assert [request.attempt for request in activities.finalized] == [1, 2]
 
 
 @pytest.mark.parametrize(
