@@ -23,7 +23,7 @@ from activities.submit import BEGIN_MARGIN, SubmitActivity
 from activities.sweep import SweepActivity
 from db.decisions import Limits
 from db.engine import DatabaseSettings, create_engine
-from db.migrate import Fit
+from db.fit import Fit
 from db.reading import MessageReader
 from db.records import MessageRef
 from db.store import MessageStore

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from temporalio.client import Client
 
 from db.engine import UnavailableError
-from db.migrate import Fit
+from db.fit import Fit
 from db.reading import MessageReader
 
 router = APIRouter(tags=["health"])

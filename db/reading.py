@@ -9,9 +9,9 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from db.engine import outages
+from db.fit import MIGRATED, REVISION, Fit, compare
 from db.ids import MessageId, TenantId
 from db.lifecycle import Actor, State
-from db.migrate import Fit, fit
 from db.outcomes import EvidenceKind, Outcome, Reason
 from db.records import MessageRef
 from db.schema import attempts, evidence, messages, recipients, timeline
@@ -192,4 +192,5 @@ class MessageReader:
         """Say how the database's schema compares with this version's."""
         with outages():
             async with self._engine.connect() as connection:
-                return await connection.run_sync(fit)
+                migrated = await connection.scalar(MIGRATED)
+                return compare(await connection.scalar(REVISION) if migrated else None)

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from alembic.config import Config
+from alembic.script import ScriptDirectory
 
-from db.migrate import Fit
+from db.fit import VERSIONS, Fit, revisions
 from db.reading import MessageReader
 from dev.check_schema import build, catalog, differences
 from dev.postgres import Postgres
@@ -226,3 +228,12 @@ async def test_a_database_at_a_revision_that_this_version_does_not_know_is_ahead
     await connection.close()
 
     assert await fit_of(empty) is Fit.AHEAD
+
+
+def test_the_files_of_the_migrations_are_named_by_their_revisions() -> None:
+    """What says whether a schema fits goes by the files' names, and Alembic by what stands in them."""
+    config = Config()
+    config.set_main_option("script_location", str(VERSIONS.parent))
+    walked = [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()]
+
+    assert revisions() == walked[::-1]
