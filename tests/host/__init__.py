@@ -1,0 +1,1 @@
+"""Tests that need Debian packages or root; run by `make test-host`."""
