@@ -4,7 +4,6 @@ The one place that orders steps. It completes for every business outcome, and kn
 Whatever Temporal says of submit is no evidence: finalize asks the row.
 """
 
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Never, assert_never
 
@@ -25,23 +24,8 @@ with workflow.unsafe.imports_passed_through():
         SubmitRequest,
     )
     from db.decisions import ClaimAnswer, FinalAnswer
-    from db.lifecycle import State
     from workflows import policies
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageInput:
-    """Which message."""
-
-    message_id: str
-    tenant_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MessageResult:
-    """The first state in which the machine has nothing more to do."""
-
-    state: State
+    from workflows.contracts import MessageInput, MessageResult
 
 
 @workflow.defn(name="Message")

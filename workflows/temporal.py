@@ -31,7 +31,8 @@ from temporalio.runtime import Runtime
 
 from db.records import MessageRef
 from workflows import policies
-from workflows.message import MessageInput, MessageWorkflow
+from workflows.contracts import MessageInput
+from workflows.message import MessageWorkflow
 from workflows.sweep import SweepWorkflow
 
 TENANT: Final = SearchAttributeKey.for_keyword("FencepostTenant")

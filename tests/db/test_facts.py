@@ -30,7 +30,7 @@ async def store(worker_engine: AsyncEngine, superuser: asyncpg.Connection) -> Me
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A message and the attempt of token 1, as one fact is off."""
+    """A message and its attempt as they stand while one fact is off."""
 
     attempt: AttemptRow
     state: State = State.LEASED
@@ -91,22 +91,22 @@ async def test_a_body_that_rereads_a_begin_may_call_only_if_everything_is_as_beg
     assert await store.reread_begin(message.id, 1, begin_id=BEGIN_ID, needs=NEEDS) is expected
 
 
-@pytest.mark.parametrize("token", [1, 9], ids=["stale", "nobody's"])
+@pytest.mark.parametrize("attempt", [1, 9], ids=["stale", "nobody's"])
 async def test_a_finalize_that_is_not_the_lease_holders_changes_nothing_and_says_when_the_lease_ends(
-    store: MessageStore, superuser: asyncpg.Connection, token: int
+    store: MessageStore, superuser: asyncpg.Connection, attempt: int
 ) -> None:
     newer = AttemptRow(number=2, token=2, claim_id="claim-2", lease=LEASE)
     message = await make_message(superuser, State.LEASED, NEVER_BEGUN, newer)
     before = await snapshot(superuser, message)
 
-    final = await store.finalize(message.id, token, limits=LIMITS)
+    final = await store.finalize(message.id, attempt, limits=LIMITS)
 
     assert (final.answer, final.state) == (FinalAnswer.AGAIN, State.LEASED)
     assert LEASE - timedelta(seconds=10) < final.wait <= LEASE
     assert await snapshot(superuser, message) == before
 
 
-async def test_nobody_records_under_a_token_that_has_no_attempt(
+async def test_nobody_records_into_an_attempt_that_there_is_not(
     store: MessageStore, superuser: asyncpg.Connection
 ) -> None:
     message = await make_message(superuser, State.LEASED, BEGUN)

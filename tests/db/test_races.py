@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
+from sqlalchemy.exc import NoResultFound
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from db.decisions import BeginAnswer, ClaimAnswer
@@ -124,22 +125,35 @@ async def test_a_begin_that_waited_for_the_row_sees_that_its_lease_has_run_short
     assert (await begin).answer is BeginAnswer.REFUSED
 
 
+CLOSE = "UPDATE attempts SET outcome = 'not_begun', ended_at = now(), closed_at = now() WHERE message_id = $1"
+
+
 async def test_a_begin_whose_attempt_is_closed_past_the_row_lock_is_refused(
     store: MessageStore, superuser: asyncpg.Connection
 ) -> None:
     """Somebody at a `psql` prompt doesn't take the message row; the guard of the statement still looks."""
     message = await make_message(superuser, State.LEASED, AttemptRow())
     async with superuser.transaction():
-        await superuser.execute(
-            """UPDATE attempts SET outcome = 'not_begun', ended_at = now(), closed_at = now()
-            WHERE message_id = $1""",
-            message.id,
-        )
+        await superuser.execute(CLOSE, message.id)
         begin = asyncio.create_task(store.begin(message.id, 1, begin_id=uuid4(), needs=NEEDS))
         await _somebody_waits(superuser)
 
     assert (await begin).answer is BeginAnswer.REFUSED
     assert await superuser.fetchval("SELECT attempts_used FROM messages WHERE id = $1", message.id) == 0
+
+
+async def test_a_settlement_whose_attempt_is_closed_past_the_row_lock_moves_nothing(
+    store: MessageStore, superuser: asyncpg.Connection
+) -> None:
+    message = await make_message(superuser, State.LEASED, AttemptRow())
+    async with superuser.transaction():
+        await superuser.execute(CLOSE, message.id)
+        final = asyncio.create_task(store.finalize(message.id, 1, limits=LIMITS))
+        await _somebody_waits(superuser)
+
+    with pytest.raises(NoResultFound):
+        await final
+    assert await state_of(superuser, message) is State.LEASED
 
 
 async def _somebody_waits(connection: asyncpg.Connection) -> None:

@@ -212,6 +212,36 @@ async def test_no_move_is_made_under_a_stale_token(
     )
 
 
+OWN: dict[str, tuple[State, list[AttemptRow], dict[str, Any]]] = {
+    "CLAIM": (State.QUEUED, [], {"this_token": 0}),
+    "BEGIN": (State.LEASED, [AttemptRow(lease=MINUTE)], BEGINNING),
+    "USE_ATTEMPT": (State.LEASED, [AttemptRow()], {"this_token": 1}),
+    "RECORD": (State.LEASED, [AttemptRow(begin_id=BEGIN_ID)], RECORDING),
+    "CLOSE": (State.LEASED, [AttemptRow()], {"this_token": 1, "closes_as": "not_begun", "closes_because": None}),
+}
+
+
+@pytest.mark.parametrize("name", OWN)
+async def test_each_write_touches_its_own_message_only(
+    connection: AsyncConnection, superuser: asyncpg.Connection, name: str
+) -> None:
+    state, attempts, values = OWN[name]
+    message, _ = [await make_message(superuser, state, *attempts) for _ in range(2)]
+
+    assert await _rows(connection, getattr(statements, name), message, **values) == 1
+
+
+@pytest.mark.parametrize("move", statements.MOVES)
+async def test_each_move_moves_its_own_message_only(
+    connection: AsyncConnection, superuser: asyncpg.Connection, move: Move
+) -> None:
+    source = sources(move)[0]
+    message, _ = [await make_message(superuser, source, token=1, came_from="queued") for _ in range(2)]
+    moving = _moving(move) | {"this_token": 1, "state_before": source}
+
+    assert await _rows(connection, statements.MOVES[move], message, **moving) == 1
+
+
 async def test_each_move_writes_its_line_of_the_timeline(
     connection: AsyncConnection, superuser: asyncpg.Connection
 ) -> None:

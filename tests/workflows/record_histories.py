@@ -15,7 +15,7 @@ from temporalio.client import Client
 from dev.temporal import Temporal
 from tests.conftest import free_port
 from tests.workflows.branches import BRANCHES, ScriptedActivities
-from tests.workflows.running import scripted_workers, start
+from tests.workflows.running import ended, scripted_workers, start
 
 FOLDER = Path(__file__).parent / "histories"
 
@@ -25,7 +25,7 @@ async def record(client: Client) -> None:
     for name, branch in BRANCHES.items():
         async with scripted_workers(client, ScriptedActivities(branch)):
             handle = await start(client, f"acme/{name}")
-            await handle.result()
+            await ended(handle)
         recorded = json.loads((await handle.fetch_history()).to_json())
         (FOLDER / f"{name}.json").write_text(json.dumps(_anonymous(recorded), indent=1) + "\n", encoding="utf-8")
 

@@ -1,5 +1,6 @@
 """Running the message workflow with scripted activities, on a real server or on one that skips time."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from uuid import uuid4
@@ -9,7 +10,8 @@ from temporalio.worker import Worker
 
 from tests.workflows.branches import ScriptedActivities
 from workflows import policies
-from workflows.message import MessageInput, MessageResult, MessageWorkflow
+from workflows.contracts import MessageInput, MessageResult
+from workflows.message import MessageWorkflow
 
 
 @asynccontextmanager
@@ -22,6 +24,11 @@ async def scripted_workers(client: Client, activities: ScriptedActivities) -> As
             Worker(client, task_queue=policies.MESSAGE_QUEUE, workflows=[MessageWorkflow], activities=others)
         )
         yield
+
+
+async def ended(handle: WorkflowHandle[MessageWorkflow, MessageResult]) -> MessageResult:
+    """Wait for a run's end, for a while."""
+    return await asyncio.wait_for(handle.result(), 60)
 
 
 async def start(client: Client, workflow_id: str | None = None) -> WorkflowHandle[MessageWorkflow, MessageResult]:

@@ -26,7 +26,7 @@ from tests.fakes import ScriptedProvider
 from tests.readable import readable
 from tests.waiting import until
 from worker import DeliverySettings, WorkerSettings, build_sweep, build_workers
-from workflows.message import MessageResult
+from workflows.contracts import MessageResult
 from workflows.temporal import (
     MissingSearchAttributesError,
     check_search_attributes,
@@ -61,7 +61,11 @@ class Delivery:
     async def run(self, message: MessageRef) -> State:
         """Start a message's run and wait for its end."""
         await start_message(self.client, message)
-        return (await self.handle(message).result()).state
+        return await self.end(message)
+
+    async def end(self, message: MessageRef) -> State:
+        """Wait for the end of a message's run, and give the state it ended with."""
+        return (await asyncio.wait_for(self.handle(message).result(), 60)).state
 
     def handle(self, message: MessageRef) -> WorkflowHandle[object, MessageResult]:
         return self.client.get_workflow_handle(message.workflow_id, result_type=MessageResult)
@@ -167,7 +171,7 @@ async def test_a_paused_provider_is_looked_at_again_and_nothing_is_used_up(deliv
             await until(lambda: _timers(delivery, message), within=10)
             assert provider.calls == []
             await delivery.connection.execute("UPDATE providers SET paused = false")
-            assert (await delivery.handle(message).result()).state is State.PROVIDER_ACCEPTED
+            assert await delivery.end(message) is State.PROVIDER_ACCEPTED
     finally:
         await delivery.connection.execute("UPDATE providers SET paused = false")
 
@@ -193,7 +197,7 @@ async def test_the_sweep_starts_what_was_never_started_or_was_terminated(deliver
     await until(swept, within=5)
     async with delivery.working(provider):
         for message in (never, terminated):
-            assert (await delivery.handle(message).result()).state is State.PROVIDER_ACCEPTED
+            assert await delivery.end(message) is State.PROVIDER_ACCEPTED
 
     assert sorted(submission.message_id for submission in provider.calls) == sorted([never.id, terminated.id])
 

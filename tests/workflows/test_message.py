@@ -15,7 +15,7 @@ from db.decisions import ClaimAnswer
 from db.lifecycle import State
 from dev.temporal import Temporal
 from tests.workflows.branches import ACCEPTED, BRANCHES, Branch, ScriptedActivities, again, leased, told, wait
-from tests.workflows.running import scripted_workers, start
+from tests.workflows.running import ended, scripted_workers, start
 
 TIMER: Final = "timer_started_event_attributes"
 
@@ -40,7 +40,7 @@ async def test_each_branch_ends_where_it_should_and_uses_its_whole_script(client
     activities = ScriptedActivities(branch)
 
     async with scripted_workers(client, activities):
-        result = await (await start(client)).result()
+        result = await ended(await start(client))
 
     assert result.state is branch.ends
     assert len(activities.claimed) == len(branch.claims)
@@ -52,7 +52,7 @@ async def test_each_claim_has_an_id_of_its_own(client: Client) -> None:
     activities = ScriptedActivities(BRANCHES["retried"])
 
     async with scripted_workers(client, activities):
-        await (await start(client)).result()
+        await ended(await start(client))
 
     first, second = activities.claimed
     assert first.message_id == second.message_id
@@ -63,7 +63,7 @@ async def test_submit_and_finalize_name_the_attempt_of_their_own_claim(client: C
     activities = ScriptedActivities(BRANCHES["retried"])
 
     async with scripted_workers(client, activities):
-        await (await start(client)).result()
+        await ended(await start(client))
 
     assert [request.attempt for request in activities.submitted] == [1, 2]
     assert [request.attempt for request in activities.finalized] == [1, 2]
@@ -85,7 +85,7 @@ async def test_submit_and_finalize_name_the_attempt_of_their_own_claim(client: C
 async def test_it_waits_as_long_as_it_is_told(skipping: WorkflowEnvironment, branch: Branch, waited: timedelta) -> None:
     async with scripted_workers(skipping.client, ScriptedActivities(branch)):
         handle = await start(skipping.client)
-        await handle.result()
+        await ended(handle)
 
     history = await handle.fetch_history()
     timers = [event.timer_started_event_attributes for event in history.events if event.HasField(TIMER)]
@@ -98,7 +98,7 @@ async def test_a_wait_of_nothing_does_not_spin(client: Client) -> None:
 
     async with scripted_workers(client, activities):
         handle = await start(client)
-        await handle.result()
+        await ended(handle)
 
     history = await handle.fetch_history()
     assert [event for event in history.events if event.HasField(TIMER)]
