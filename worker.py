@@ -23,7 +23,7 @@ from activities.submit import BEGIN_MARGIN, SubmitActivity
 from activities.sweep import SweepActivity
 from db.decisions import Limits
 from db.engine import DatabaseSettings, create_engine
-from db.fit import Fit
+from db.fit import Fit, SchemaBehindError
 from db.reading import MessageReader
 from db.records import MessageRef
 from db.store import MessageStore
@@ -34,10 +34,6 @@ from workflows.sweep import SweepWorkflow
 from workflows.temporal import check_search_attributes, connect, ensure_sweep_schedule, start_message
 
 _log = structlog.get_logger("worker")
-
-
-class SchemaBehindError(Exception):
-    """The database's schema is older than this version needs: run `fencepost migrate` first."""
 
 
 class DeliverySettings(BaseSettings):

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal
 
 import uvicorn
@@ -17,7 +17,8 @@ from api.auth import Authenticator
 from api.intake import Intake
 from api.requests import RequestLog
 from api.starter import Starter
-from db.engine import DatabaseSettings, Engine, create_engine
+from db.engine import DatabaseSettings, Engine, UnavailableError, create_engine
+from db.fit import Fit, SchemaBehindError
 from db.intake import IntakeStore
 from db.reading import MessageReader
 from db.records import MessageRef
@@ -70,7 +71,9 @@ def create_app(settings: ApiSettings, engine: Engine, temporal: Client) -> FastA
         lifespan=lifespan,
         redoc_url=None,
     )
-    app.state.authenticator = Authenticator(store, pepper=settings.key_pepper.get_secret_value().encode())
+    app.state.authenticator = Authenticator(
+        store, pepper=settings.key_pepper.get_secret_value().encode(), environment=settings.environment
+    )
     app.state.intake = Intake(store, starter, address_key=settings.address_key.get_secret_value().encode())
     app.state.reader = MessageReader(engine)
     app.state.temporal = temporal
@@ -111,9 +114,15 @@ def _drop_framework_error(responses: dict[str, Any]) -> None:
 
 
 async def serve() -> None:
-    """Run the API until SIGTERM or SIGINT; requests under way are answered first."""
+    """Run the API until SIGTERM or SIGINT; requests under way are answered first.
+
+    Raises SchemaBehindError. It starts without Postgres, and says so to whoever asks until Postgres is there.
+    """
     settings = ApiSettings()
     engine = create_engine(DatabaseSettings(), application="fencepost-api")
+    with suppress(UnavailableError):
+        if await MessageReader(engine).schema_fit() is Fit.BEHIND:
+            raise SchemaBehindError
     app = create_app(settings, engine, await connect(lazy=True))
     config = uvicorn.Config(
         app,

@@ -43,12 +43,14 @@ class Authenticator:
     Args:
         store: Where credentials are.
         pepper: The key of the hash under which secrets are stored.
+        environment: The word that this deployment's keys have in them.
 
     """
 
-    def __init__(self, store: IntakeStore, *, pepper: bytes) -> None:
+    def __init__(self, store: IntakeStore, *, pepper: bytes, environment: str) -> None:
         self._store = store
         self._pepper = pepper
+        self._environment = environment
 
     async def tenant(self, request: Request, scope: Scope) -> TenantCaller:
         """Give the tenant that asks. Raises `unauthenticated`, or `forbidden` where the key lacks the scope.
@@ -57,9 +59,9 @@ class Authenticator:
         """
         given = request.headers.getlist("authorization")
         kind, _, text = given[0].partition(" ") if len(given) == 1 else ("", "", "")
-        # A typo is refused by the key's checksum, without a query.
+        # A typo is refused by the key's checksum, and another deployment's key by its word, without a query.
         key = keys.parse(text.strip()) if kind.lower() == "bearer" else None
-        if key is None:
+        if key is None or key.environment != self._environment:
             raise Problem(Code.UNAUTHENTICATED)
         credential = await self._store.credential(key.key_id)
         stored = credential.secret_hash if credential else _NOBODYS_HASH

@@ -20,6 +20,10 @@ class Fit(StrEnum):
     AHEAD = "ahead"  #: a newer version migrated it; additive changes are fine for this one
 
 
+class SchemaBehindError(Exception):
+    """The database's schema is older than this version needs: run `fencepost migrate` first."""
+
+
 def revisions() -> list[str]:
     """Give this version's revisions, oldest first."""
     return sorted(match[1] for path in VERSIONS.iterdir() if (match := _FILE.fullmatch(path.name)))

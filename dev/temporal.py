@@ -40,14 +40,24 @@ class Temporal:
         port: Where it listens, on 127.0.0.1 only.
         ui_port: Where its web pages are; None: without them.
         durable: False to keep everything in memory, and to forget it at the stop.
+        dynamic_config: More settings of the server, as `name=value`.
 
     """
 
-    def __init__(self, directory: Path, *, port: int, ui_port: int | None = None, durable: bool = True) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        port: int,
+        ui_port: int | None = None,
+        durable: bool = True,
+        dynamic_config: tuple[str, ...] = (),
+    ) -> None:
         self.port = port
         self._directory = directory.absolute()
         self._ui_port = ui_port
         self._durable = durable
+        self._dynamic_config = (*DYNAMIC_CONFIG, *dynamic_config)
         self._binary: str | None = None
         self._child: subprocess.Popen[bytes] | None = None
 
@@ -87,7 +97,7 @@ class Temporal:
         if self._durable:
             command += ["--db-filename", str(self._directory / "temporal.db")]
             command += [word for pragma in PRAGMAS for word in ("--sqlite-pragma", pragma)]
-        command += [word for setting in DYNAMIC_CONFIG for word in ("--dynamic-config-value", setting)]
+        command += [word for setting in self._dynamic_config for word in ("--dynamic-config-value", setting)]
         command += [word for name in SEARCH_ATTRIBUTES for word in ("--search-attribute", f"{name}=Keyword")]
         return command
 

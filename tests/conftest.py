@@ -5,17 +5,23 @@ import itertools
 import socket
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import asyncpg
 import pytest
 from hypothesis import settings
 from sqlalchemy.ext.asyncio import AsyncEngine
+from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
+from temporalio.client import Client
+from temporalio.service import RPCError
 
 from db.engine import DatabaseSettings, create_engine
 from db.migrate import migrate
 from dev.postgres import Postgres
 from dev.temporal import Temporal
+from tests.waiting import until
+from workflows.temporal import MissingSearchAttributesError, check_search_attributes, register_search_attributes
 
 settings.register_profile("fencepost", deadline=None, derandomize=True, max_examples=100, print_blob=True)
 settings.load_profile("fencepost")
@@ -133,7 +139,13 @@ async def superuser(database: Database) -> AsyncIterator[asyncpg.Connection]:
 @pytest.fixture(scope="session")
 def temporal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Temporal]:
     """Run a Temporal of our own for all tests that can share one."""
-    server = Temporal(tmp_path_factory.mktemp("temporal"), port=free_port(), durable=False)
+    server = Temporal(
+        tmp_path_factory.mktemp("temporal"),
+        port=free_port(),
+        durable=False,
+        # By default a history may have 4,096 events before the server asks for a new run.
+        dynamic_config=("limit.historyCount.suggestContinueAsNew=60",),
+    )
     server.prepare()
     server.start()
     try:
@@ -141,3 +153,24 @@ def temporal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Temporal]:
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="module")
+async def temporal_client(temporal: Temporal) -> Client:
+    """Connect to a namespace of its own for each file of tests: the queues' names are the product's, and fixed."""
+    namespace = f"tests-{next(_numbers)}"
+    client = await Client.connect(temporal.address, namespace=namespace)
+    request = RegisterNamespaceRequest(namespace=namespace)
+    request.workflow_execution_retention_period.FromTimedelta(timedelta(days=1))
+    await client.workflow_service.register_namespace(request)
+
+    async def knows_our_attributes() -> bool:
+        try:
+            await register_search_attributes(client)
+            await check_search_attributes(client)
+        except (RPCError, MissingSearchAttributesError):
+            return False
+        return True
+
+    await until(knows_our_attributes, within=30, every=0.1)
+    return client

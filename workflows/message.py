@@ -36,6 +36,8 @@ class MessageWorkflow:
     async def run(self, message: MessageInput) -> MessageResult:
         """Try until it is settled. Another run of the same message does no harm: claim and begin decide."""
         while True:
+            if workflow.info().is_continue_as_new_suggested():  # a day of looking at a provider that is switched off
+                workflow.continue_as_new(message)
             claim = await self._claim(message)
             match claim.answer:
                 case ClaimAnswer.LEASED:

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 from uuid import uuid4
 
 import asyncpg
@@ -29,9 +29,10 @@ async def make_key(
     scopes: list[str] | None = None,
     expired: bool = False,
     revoked: bool = False,
+    environment: Literal["live", "test"] = "test",
 ) -> str:
     """Issue an API key."""
-    minted = keys.mint("test")
+    minted = keys.mint(environment)
     await connection.execute(
         """INSERT INTO credentials (id, tenant_id, secret_hash, scopes, expires_at, revoked_at)
         VALUES ($1, $2, $3, $4, CASE WHEN $5 THEN now() END, CASE WHEN $6 THEN now() END)""",

@@ -329,6 +329,7 @@ async def test_every_kind_of_wrong_caller_is_refused(api: Api, superuser: asyncp
         "": (401, "unauthenticated"),
         "nonsense": (401, "unauthenticated"),
         good[:-1] + ("a" if good[-1] != "a" else "b"): (401, "unauthenticated"),
+        await make_key(superuser, environment="live"): (401, "unauthenticated"),
         wrong_secret: (401, "unauthenticated"),
         await make_key(superuser, expired=True): (401, "unauthenticated"),
         await make_key(superuser, revoked=True): (401, "unauthenticated"),

@@ -31,7 +31,7 @@ _PARTS: Final = (
 _LONGEST_SECONDS: Final = 300
 #: pytest gives 1 where a test failed, and other numbers where it could not run them.
 _FAILED: Final = 1
-_FIRST_FAILURE: Final = re.compile(r"^FAILED \S+::(?P<test>.+?)(?: - .*)?$", re.MULTILINE)
+_FIRST_FAILURE: Final = re.compile(r"^FAILED \S+::(?P<test>\w+(\[.*?\])?)(?: - .*)?$", re.MULTILINE)
 
 
 class Verdict(StrEnum):

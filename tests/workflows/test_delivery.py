@@ -91,9 +91,9 @@ class Delivery:
 
 
 @pytest.fixture
-async def delivery(temporal: Temporal, worker_engine: AsyncEngine, superuser: asyncpg.Connection) -> Delivery:
+async def delivery(temporal_client: Client, worker_engine: AsyncEngine, superuser: asyncpg.Connection) -> Delivery:
     await make_tenant(superuser)
-    return Delivery(await Client.connect(temporal.address), MessageStore(worker_engine), superuser)
+    return Delivery(temporal_client, MessageStore(worker_engine), superuser)
 
 
 async def test_a_message_is_submitted_once_and_its_workflow_completes(delivery: Delivery) -> None:
@@ -191,29 +191,35 @@ async def test_the_sweep_starts_what_was_never_started_or_was_terminated(deliver
     provider = ScriptedProvider()
     sweep = build_sweep(delivery.store, delivery.client, DELIVERY)
 
-    async def swept() -> bool:
-        return (await sweep.sweep()).started >= 2
+    requested = "SELECT count(*) FROM messages WHERE id = ANY($1) AND run_requested_at IS NOT NULL"
 
-    await until(swept, within=5)
+    async def swept() -> bool:
+        await sweep.sweep()
+        return bool(await delivery.connection.fetchval(requested, [never.id, terminated.id]) == 2)
+
+    await until(swept, within=10)
     async with delivery.working(provider):
         for message in (never, terminated):
             assert await delivery.end(message) is State.PROVIDER_ACCEPTED
 
-    assert sorted(submission.message_id for submission in provider.calls) == sorted([never.id, terminated.id])
+    submitted = [submission.message_id for submission in provider.calls]
+    assert [submitted.count(message.id) for message in (never, terminated)] == [1, 1]
 
 
 async def test_the_sweep_counts_what_it_could_not_start_and_gives_up_soon(
     delivery: Delivery, worker_engine: AsyncEngine
 ) -> None:
-    for _ in range(5):
-        await make_message(delivery.connection)
+    forgotten = [await make_message(delivery.connection) for _ in range(5)]
     away = await Client.connect("127.0.0.1:1", lazy=True)
     sweep = build_sweep(MessageStore(worker_engine), away, DELIVERY)
 
     async def failed() -> bool:
         return (await sweep.sweep()).failed == 3
 
-    await until(failed, within=5)
+    await until(failed, within=10)
+    await delivery.connection.execute(
+        "UPDATE messages SET state = 'dead' WHERE id = ANY($1)", [message.id for message in forgotten]
+    )
 
 
 async def test_the_schedule_of_the_sweep_is_made_once_and_follows_its_setting(delivery: Delivery) -> None:

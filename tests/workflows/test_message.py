@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.testing import WorkflowEnvironment
 
 from db.decisions import ClaimAnswer
 from db.lifecycle import State
-from dev.temporal import Temporal
 from tests.workflows.branches import ACCEPTED, BRANCHES, Branch, ScriptedActivities, again, leased, told, wait
 from tests.workflows.running import ended, scripted_workers, start
 
@@ -21,8 +20,8 @@ TIMER: Final = "timer_started_event_attributes"
 
 
 @pytest.fixture
-async def client(temporal: Temporal) -> Client:
-    return await Client.connect(temporal.address)
+def client(temporal_client: Client) -> Client:
+    return temporal_client
 
 
 @pytest.fixture(scope="module")
@@ -102,3 +101,19 @@ async def test_a_wait_of_nothing_does_not_spin(client: Client) -> None:
 
     history = await handle.fetch_history()
     assert [event for event in history.events if event.HasField(TIMER)]
+
+
+async def test_a_history_that_grows_long_is_continued_in_a_new_run(client: Client) -> None:
+    """A provider that is switched off for a day: the server says when a history is long enough."""
+    looks = 10
+    branch = Branch(claims=[*[told(ClaimAnswer.PAUSED, wait=0.0)] * looks, leased()], finals=[ACCEPTED])
+    activities = ScriptedActivities(branch)
+
+    async with scripted_workers(client, activities):
+        handle = await start(client)
+        result = await ended(handle)
+
+    first = await client.get_workflow_handle(handle.id, run_id=handle.first_execution_run_id).describe()
+    assert result.state is State.PROVIDER_ACCEPTED
+    assert len(activities.claimed) == looks + 1
+    assert first.status is WorkflowExecutionStatus.CONTINUED_AS_NEW
