@@ -1,20 +1,20 @@
 """A Postgres server of our own, for the one-machine stack and the tests."""
 
-import asyncio
 import os
 import secrets
 import shutil
 import signal
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import asyncpg
+from typing_extensions import override
 
-from dev import child, readiness
+from dev import child
 from dev.files import write_private
 from dev.postgres_home import Home, binaries, settle
 from dev.refusals import StartRefused
+from dev.server import Server
 
 #: Small, since it shares a machine with all the rest; the connections are for tests that race.
 SETTINGS = {
@@ -36,7 +36,7 @@ THROWAWAY_SETTINGS = {"fsync": "off", "full_page_writes": "off"}
 STOP_SECONDS = 10.0
 
 
-class Postgres:
+class Postgres(Server):
     """A Postgres server of our own, as a child process.
 
     The data is at `directory`, or as root, where the server's user can't get there, in a private folder that
@@ -51,18 +51,13 @@ class Postgres:
     """
 
     def __init__(self, directory: Path, *, port: int, password: str | None = None, durable: bool = True) -> None:
+        super().__init__("Postgres", directory.absolute() / "postgres.log")
         self.port = port
         self._directory = directory.absolute()
         self._password = password
         self._durable = durable
         self._home: Home | None = None
         self._binaries: Path | None = None
-        self._child: subprocess.Popen[bytes] | None = None
-
-    @property
-    def log(self) -> Path:
-        """Where `start` leaves what the server says."""
-        return self._directory / "postgres.log"
 
     @property
     def account(self) -> child.Account | None:
@@ -103,24 +98,7 @@ class Postgres:
         )
         return self._child
 
-    def wait(self, timeout: float) -> None:
-        """Wait until the server answers, from code that is not async; see `ready`."""
-        # In a thread, so that it also works where an event loop runs already.
-        with ThreadPoolExecutor(1) as thread:
-            thread.submit(asyncio.run, self.ready(timeout)).result()
-
-    async def ready(self, timeout: float) -> None:  # noqa: ASYNC109 - the limit is part of the refusal
-        """Wait until the server answers.
-
-        Raises:
-            StartRefused: It didn't within `timeout` seconds, or it has exited.
-
-        """
-        await readiness.until(self.answers, name="Postgres", within=timeout, ended=self._ended, log=self.log)
-
-    def _ended(self) -> bool:
-        return self._child is not None and self._child.poll() is not None
-
+    @override
     async def answers(self) -> bool:
         """Tell whether the server answers a query; while it recovers, it refuses with 57P03."""
         try:

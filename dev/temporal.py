@@ -1,16 +1,17 @@
 """A Temporal server of our own, for the one-machine stack and the tests."""
 
-import asyncio
 import os
 import shutil
 import signal
 import subprocess
 import sysconfig
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from dev import child, readiness
+from typing_extensions import override
+
+from dev import child
 from dev.refusals import StartRefused
+from dev.server import Server
 
 NAMESPACE = "default"
 SEARCH_ATTRIBUTES = ("FencepostTenant", "FencepostMessageId")
@@ -30,7 +31,7 @@ DYNAMIC_CONFIG = (
 STOP_SECONDS = 10.0
 
 
-class Temporal:
+class Temporal(Server):
     """A Temporal server of our own, as a child process. Call `prepare` first.
 
     Besides its ports it opens some that the system chooses (metrics, HTTP, its inner services), on 127.0.0.1 too.
@@ -53,23 +54,18 @@ class Temporal:
         durable: bool = True,
         dynamic_config: tuple[str, ...] = (),
     ) -> None:
+        super().__init__("Temporal", directory.absolute() / "temporal.log")
         self.port = port
         self._directory = directory.absolute()
         self._ui_port = ui_port
         self._durable = durable
         self._dynamic_config = (*DYNAMIC_CONFIG, *dynamic_config)
         self._binary: str | None = None
-        self._child: subprocess.Popen[bytes] | None = None
 
     @property
     def address(self) -> str:
         """Where clients connect, as `host:port`."""
         return f"127.0.0.1:{self.port}"
-
-    @property
-    def log(self) -> Path:
-        """Where `start` leaves what the server says."""
-        return self._directory / "temporal.log"
 
     def prepare(self) -> None:
         """Find the binary and make the folder.
@@ -111,24 +107,7 @@ class Temporal:
         self._child = child.start(self.command(), environment=self.environment(), log=self.log, directory=Path("/"))
         return self._child
 
-    def wait(self, timeout: float) -> None:
-        """Wait until the server answers, from code that is not async; see `ready`."""
-        # In a thread, so that it also works where an event loop runs already.
-        with ThreadPoolExecutor(1) as thread:
-            thread.submit(asyncio.run, self.ready(timeout)).result()
-
-    async def ready(self, timeout: float) -> None:  # noqa: ASYNC109 - the limit is part of the refusal
-        """Wait until the server answers.
-
-        Raises:
-            StartRefused: It didn't within `timeout` seconds, or it has exited.
-
-        """
-        await readiness.until(self.answers, name="Temporal", within=timeout, ended=self._ended, log=self.log)
-
-    def _ended(self) -> bool:
-        return self._child is not None and self._child.poll() is not None
-
+    @override
     async def answers(self) -> bool:
         """Tell whether the server answers and knows our search attributes, which it registers last."""
         # The client takes half a second to load, in which the server starts.

@@ -9,8 +9,9 @@ from db.engine import DatabaseSettings
 from tests.api.conftest import Api, make_key, serving
 from tests.api.test_messages import messages_of, problem
 from tests.conftest import Database, free_port
-from tests.factories import make_tenant
+from tests.factories import make_message, make_tenant
 from tests.lossy_proxy import Loss, LossyProxy, lossy_proxy
+from tests.waiting import somebody_waits
 
 
 @pytest.fixture
@@ -111,6 +112,18 @@ async def test_of_two_commands_under_one_key_one_wins(api: Api, superuser: async
     assert statuses.count(200) == 24
     assert statuses.count(409) == 25
     assert await superuser.fetchval("SELECT count(*) FROM messages WHERE idempotency_key = 'fight'") == 1
+
+
+async def test_a_command_that_waited_for_anothers_insert_is_judged_against_it(
+    api: Api, superuser: asyncpg.Connection
+) -> None:
+    """The unique index makes an insert wait for the one that came first and is not committed yet."""
+    async with superuser.transaction():
+        await make_message(superuser, idempotency_key="waited")
+        sending = asyncio.create_task(api.send(key="waited"))
+        await somebody_waits(superuser)
+
+    assert problem(await sending) == (409, "idempotency_conflict")
 
 
 async def test_a_slow_lock_is_unavailable_and_not_an_error(api: Api, superuser: asyncpg.Connection) -> None:

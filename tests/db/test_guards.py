@@ -225,6 +225,14 @@ async def test_content_and_recipients_stay_as_they_were_accepted(superuser: asyn
         await superuser.execute("UPDATE recipients SET address = 'eve@example.com'")
 
 
+async def test_a_tenants_key_makes_one_message(superuser: asyncpg.Connection) -> None:
+    await make_tenant(superuser)
+    await make_message(superuser, idempotency_key="once")
+
+    with pytest.raises(asyncpg.UniqueViolationError, match="idempotency_key"):
+        await make_message(superuser, idempotency_key="once")
+
+
 async def test_a_message_has_one_open_attempt_at_most(superuser: asyncpg.Connection) -> None:
     await make_tenant(superuser)
 

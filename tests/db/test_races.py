@@ -17,7 +17,7 @@ from db.records import ExpiredLease
 from db.store import MessageStore
 from tests.db.test_store import ACCEPTED, BEGIN_ID, LEASE, LIMITS, NEEDS, break_policy
 from tests.factories import AttemptRow, make_message, make_tenant, state_of
-from tests.waiting import until
+from tests.waiting import somebody_waits, until
 
 RACERS = 16
 
@@ -104,7 +104,7 @@ async def test_a_begin_that_waited_for_the_row_sees_a_suppression_that_came_mean
     async with superuser.transaction():
         await superuser.execute("SELECT 1 FROM messages WHERE id = $1 FOR UPDATE", message.id)
         begin = asyncio.create_task(store.begin(message.id, 1, begin_id=uuid4(), needs=NEEDS))
-        await _somebody_waits(superuser)
+        await somebody_waits(superuser)
         await break_policy(superuser, tenant_id, "suppressed")
 
     assert (await begin).answer is BeginAnswer.SUPPRESSED
@@ -119,7 +119,7 @@ async def test_a_begin_that_waited_for_the_row_sees_that_its_lease_has_run_short
     async with superuser.transaction():
         await superuser.execute("SELECT 1 FROM messages WHERE id = $1 FOR UPDATE", message.id)
         begin = asyncio.create_task(store.begin(message.id, 1, begin_id=uuid4(), needs=needs))
-        await _somebody_waits(superuser)
+        await somebody_waits(superuser)
         await superuser.execute("SELECT pg_sleep(0.3)")
 
     assert (await begin).answer is BeginAnswer.REFUSED
@@ -136,7 +136,7 @@ async def test_a_begin_whose_attempt_is_closed_past_the_row_lock_is_refused(
     async with superuser.transaction():
         await superuser.execute(CLOSE, message.id)
         begin = asyncio.create_task(store.begin(message.id, 1, begin_id=uuid4(), needs=NEEDS))
-        await _somebody_waits(superuser)
+        await somebody_waits(superuser)
 
     assert (await begin).answer is BeginAnswer.REFUSED
     assert await superuser.fetchval("SELECT attempts_used FROM messages WHERE id = $1", message.id) == 0
@@ -149,20 +149,8 @@ async def test_a_settlement_whose_attempt_is_closed_past_the_row_lock_moves_noth
     async with superuser.transaction():
         await superuser.execute(CLOSE, message.id)
         final = asyncio.create_task(store.finalize(message.id, 1, limits=LIMITS))
-        await _somebody_waits(superuser)
+        await somebody_waits(superuser)
 
     with pytest.raises(NoResultFound):
         await final
     assert await state_of(superuser, message) is State.LEASED
-
-
-async def _somebody_waits(connection: asyncpg.Connection) -> None:
-    """Return when another session waits for a lock in this database."""
-    waiting = """SELECT count(*) FROM pg_stat_activity
-        WHERE datname = current_database() AND wait_event_type = 'Lock'"""
-
-    async def somebody() -> bool:
-        await connection.execute("SELECT pg_stat_clear_snapshot()")
-        return bool(await connection.fetchval(waiting))
-
-    await until(somebody, within=5)

@@ -119,7 +119,7 @@ _INSERT: Final = (
         "INSERT_MESSAGE: on conflict",
         '.on_conflict_do_nothing(index_elements=["tenant_id", "idempotency_key"])',
         "of two first commands at once, the loser is an error",
-        "test_many_first_commands_at_once_make_one_message",
+        "test_a_command_that_waited_for_anothers_insert_is_judged_against_it",
     ),
     _DB.without(
         "ORIGINAL: tenant",

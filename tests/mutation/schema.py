@@ -244,7 +244,7 @@ _UNIQUE: Final = (
         "unique: idempotency key",
         '        sa.UniqueConstraint("tenant_id", "idempotency_key", name="uq_messages_tenant_id_idempotency_key"),\n',
         "a tenant's key makes two messages",
-        "tests/api/test_intake_outages.py::test_many_first_commands_at_once_make_one_message",
+        "test_a_tenants_key_makes_one_message",
     ),
 )
 
