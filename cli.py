@@ -68,6 +68,10 @@ def _run(body: Callable[[], Any]) -> Any:  # noqa: ANN401  (whatever the body gi
     except Exception as error:
         if (trouble := TROUBLES.get(type(error).__name__)) is None:
             raise
+        if type(error).__name__ == "TemporalAwayError":
+            # Temporal's client still has a thread that looks for the server, and takes a normal exit down with it.
+            print(f"fencepost: {trouble}", file=sys.stderr, flush=True)
+            os._exit(REFUSED)
         _refuse(trouble)
 
 
@@ -77,7 +81,7 @@ def _refuse_settings(error: ValidationError) -> NoReturn:
     for each in error.errors(include_input=False, include_url=False, include_context=False):
         name = "".join(str(part) for part in each["loc"])
         variable = f"{prefixes.get(error.title, '')}{name}".upper()
-        why = each["type"] if name else each["msg"].removeprefix("Value error, ")
+        why = each["msg"].removeprefix("Value error, ") if each["type"] == "value_error" else each["type"]
         print(f"fencepost: {variable}: {why}" if name else f"fencepost: {why}", file=sys.stderr)
     _refuse("these settings can't be used; `fencepost settings` lists them all", status=BAD_USE)
 

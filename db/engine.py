@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import asyncpg
 import sqlalchemy as sa
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
@@ -25,6 +25,18 @@ class DatabaseSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="FENCEPOST_DATABASE_", hide_input_in_errors=True)
 
     url: SecretStr = Field(description="postgresql://role:password@host:port/database")
+
+    @field_validator("url")
+    @classmethod
+    def _is_an_address(cls, url: SecretStr) -> SecretStr:
+        try:
+            backend = sa.make_url(url.get_secret_value()).get_backend_name()
+        except (sa.exc.ArgumentError, ValueError):
+            backend = ""
+        if backend not in ("postgresql", "postgres"):
+            raise ValueError("it has to look like postgresql://role:password@host:port/database")
+        return url
+
     pool_size: int = Field(default=20, ge=1, description="Connections that one process may hold.")
     connect_timeout_seconds: float = Field(default=5, gt=0, description="How long a new connection may take.")
     pool_timeout_seconds: float = Field(default=5, gt=0, description="How long to wait for a free connection.")

@@ -34,7 +34,7 @@ from db.ids import MessageId, new_id
 from db.lifecycle import CLAIMABLE, Move, State, target
 from db.outcomes import EventType, Outcome, Reason
 from db.records import Addressee, CallResult, ExpiredLease, MessageRef, Submission
-from db.transaction import LockedMessage, locked
+from db.transaction import LockedMessage, connected, locked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +135,7 @@ class MessageStore:
 
     async def submission(self, message_id: MessageId, attempt: int) -> Submission:
         """Read what an attempt submits: protected content, for the provider alone."""
-        async with self._engine.connect() as connection:
+        async with connected(self._engine) as connection:
             message = LockedMessage(connection, message_id)
             row = await message.one(statements.SUBMISSION, in_attempt=attempt)
             addressees = (await connection.execute(statements.ADDRESSEES, {"this_message": message_id})).all()
@@ -257,7 +257,7 @@ class MessageStore:
 
     async def expired_leases(self, most: int) -> list[ExpiredLease]:
         """List leases that ran out, oldest first, at most `most`."""
-        async with self._engine.connect() as connection:
+        async with connected(self._engine) as connection:
             rows = (await connection.execute(statements.EXPIRED_LEASES, {"most": most})).all()
         return [ExpiredLease(message_id=row.message_id, attempt=row.number) for row in rows]
 
@@ -270,14 +270,15 @@ class MessageStore:
     async def startable(self, *, overdue: timedelta, again_after: timedelta, most: int) -> list[MessageRef]:
         """List messages that a run should have claimed by now: due for `overdue`, none asked for in `again_after`."""
         asked = {"overdue": overdue, "again_after": again_after, "most": most}
-        async with self._engine.connect() as connection:
+        async with connected(self._engine) as connection:
             rows = (await connection.execute(statements.STARTABLE, asked)).all()
         return [MessageRef(id=row.id, tenant_id=row.tenant_id, request_hash=row.request_hash) for row in rows]
 
     async def run_requested(self, message_id: MessageId) -> None:
         """Remember that Temporal took a request for a run."""
-        async with self._engine.begin() as connection:
+        async with connected(self._engine) as connection:
             await connection.execute(statements.RUN_REQUESTED, {"this_message": message_id})
+            await connection.commit()
 
 
 def _policy(row: sa.Row[Any]) -> Policy:

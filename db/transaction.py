@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from db import statements
+from db.engine import outages
 from db.ids import MessageId
 from db.lifecycle import Actor, Move, State
 from db.outcomes import Outcome, Reason
@@ -67,9 +68,21 @@ class LockedMessage:
 
 @asynccontextmanager
 async def locked(engine: AsyncEngine, message_id: MessageId) -> AsyncIterator[LockedMessage]:
-    """Begin a transaction and take the message row; commit at the end, roll back on any exception."""
-    async with engine.begin() as connection:
-        message = LockedMessage(connection, message_id)
-        if await message.first(statements.LOCK) is None:
-            raise UnknownMessageError
-        yield message
+    """Begin a transaction and take the message row; commit at the end, roll back on any exception.
+
+    Raises UnavailableError for any trouble with Postgres; the COMMIT may have happened all the same.
+    """
+    with outages():
+        async with engine.begin() as connection:
+            message = LockedMessage(connection, message_id)
+            if await message.first(statements.LOCK) is None:
+                raise UnknownMessageError
+            yield message
+
+
+@asynccontextmanager
+async def connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """Take a connection, for what needs no lock; nothing is committed by itself. Raises UnavailableError."""
+    with outages():
+        async with engine.connect() as connection:
+            yield connection

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import boto3
 import pytest
 from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError, HTTPClientError
+from botocore.parsers import ResponseParserError
 
 from activities import watched_http
 from activities.ses import SesProvider, SesRequest, SesSettings, classify
@@ -223,8 +224,15 @@ def test_no_kind_of_error_says_that_nothing_was_submitted_where_a_byte_may_have_
     assert classify(error(endpoint_url="http://127.0.0.1"), watch).outcome is outcome
 
 
-def test_an_error_that_nobody_foresaw_is_unknown() -> None:
-    assert classify(RuntimeError(), Watch(time.monotonic() + BUDGET)).outcome is U
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [(ResponseParserError(), Reason.RESPONSE_UNREADABLE), (RuntimeError(), Reason.PROVIDER_ERROR)],
+    ids=["unreadable", "unforeseen"],
+)
+def test_an_error_that_says_nothing_of_what_was_sent_is_unknown(error: Exception, reason: Reason) -> None:
+    result = classify(error, Watch(time.monotonic() + BUDGET))
+
+    assert (result.outcome, result.reason) == (U, reason)
 
 
 def test_tls_that_fails_is_unknown() -> None:

@@ -8,12 +8,14 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from db.decisions import BeginAnswer, ClaimAnswer, FinalAnswer, Limits
+from db.engine import DatabaseSettings, UnavailableError, create_engine
 from db.ids import MessageId, TenantId, new_id, new_message_id
 from db.lifecycle import State
 from db.outcomes import Outcome, Reason
 from db.records import CallResult, ExpiredLease, MessageRef
 from db.store import Claimed, MessageStore, Recorded, Reread
 from db.transaction import UnknownMessageError
+from tests.conftest import free_port
 from tests.factories import ADDRESS_HASH, AttemptRow, make_message, make_tenant, snapshot, state_of
 
 LIMITS = Limits(
@@ -498,6 +500,29 @@ async def test_forgotten_messages_are_startable_once_in_a_while(
     assert first == {forgotten.id}
     assert await listed() == set()
     assert await listed(again_after=timedelta()) == {forgotten.id}
+
+
+async def test_every_step_says_that_postgres_is_away() -> None:
+    away = DatabaseSettings.model_validate({"url": f"postgresql://fencepost_worker:x@127.0.0.1:{free_port()}/x"})
+    store = MessageStore(create_engine(away, application="tests"))
+    message_id = new_message_id()
+    ref = MessageRef(id=message_id, tenant_id=TenantId("acme"), request_hash="v1:0")
+    steps = [
+        claim(store, ref),
+        store.submission(message_id, 1),
+        store.begin(message_id, 1, begin_id=BEGIN_ID, needs=NEEDS),
+        store.reread_begin(message_id, 1, begin_id=BEGIN_ID, needs=NEEDS),
+        store.record(message_id, 1, begin_id=BEGIN_ID, result=ACCEPTED),
+        store.finalize(message_id, 1, limits=LIMITS),
+        store.expired_leases(1),
+        store.settle_expired(ExpiredLease(message_id=message_id, attempt=1), limits=LIMITS),
+        store.startable(overdue=LEASE, again_after=LEASE, most=1),
+        store.run_requested(message_id),
+    ]
+
+    for step in steps:
+        with pytest.raises(UnavailableError):
+            await step
 
 
 async def test_a_submission_is_read_whole_and_its_repr_shows_nothing(

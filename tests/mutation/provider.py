@@ -102,14 +102,14 @@ _CLASSIFY: Final = (
         "        case ResponseParserError():\n"
         "            return _result(Outcome.UNKNOWN, Reason.RESPONSE_UNREADABLE)\n",
         "an answer that does not parse is told as an error of the provider",
-        _TABLE,
+        "test_an_error_that_says_nothing_of_what_was_sent_is_unknown[unreadable]",
     ),
     _IN.changed(
         "classify: everything else is unknown",
         "        case _:\n            return _result(Outcome.UNKNOWN, Reason.PROVIDER_ERROR)\n",
         "        case _:\n            return _result(Outcome.NOT_SUBMITTED, Reason.PROVIDER_ERROR)\n",
         "an error that nobody foresaw counts as not submitted",
-        "test_an_error_that_nobody_foresaw_is_unknown",
+        "test_an_error_that_says_nothing_of_what_was_sent_is_unknown[unforeseen]",
     ),
 )
 
