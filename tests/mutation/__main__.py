@@ -27,9 +27,8 @@ def main(words: list[str]) -> int:
             return 1
         named = dict.fromkeys(test for mutant in chosen for test in mutant.tests)
         _say(f"{len(chosen)} guards. First their {len(named)} tests without any mutant ...")
-        whole = checkout.passes(named)
-        if whole.verdict is Verdict.BROKEN:
-            _say(f"The tests fail by themselves, and can show nothing: {whole.what}")
+        if trouble := checkout.trouble(named):
+            _say(f"They fail by themselves, and can show nothing: {trouble}")
             return 1
         shown = {mutant.name: _try_out(checkout, mutant, f"{n}/{len(chosen)}") for n, mutant in enumerate(chosen, 1)}
     _write_table(chosen, shown)
@@ -51,7 +50,7 @@ def _write_table(chosen: list[Mutant], shown: dict[str, Shown]) -> None:
     rows = [("guard", "what is left out", "caught by"), ("---", "---", "---")]
     for mutant in chosen:
         each = shown[mutant.name]
-        by = f"`{each.what}`" if each.verdict is Verdict.CAUGHT else f"{each.verdict}: {each.what}"
+        by = f"`{each.what}`" if each.verdict is Verdict.CAUGHT else f"{each.verdict} {each.what}"
         rows.append((mutant.name, mutant.leaves_out, by))
     sys.stdout.writelines(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |\n" for row in rows)
 

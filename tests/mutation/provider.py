@@ -23,7 +23,7 @@ _ONCE: Final = (
         "        if False:\n",
         "a start does not ask whether boto3 would retry",
         f"{_TABLE}[500]",
-        stands_in="the option itself, which holds against every environment that the tests know",
+        stands_in="the option itself holds against every environment that the tests know",
     ),
 )
 

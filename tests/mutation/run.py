@@ -27,8 +27,12 @@ _PARTS: Final = (
     "cli.py",
     "pyproject.toml",
 )
-#: Far beyond any test that is named; a mutant without its timer lets an answer drip for fifty seconds.
+#: Far beyond the tests of one mutant; without its timer, one lets an answer drip for fifty seconds.
 _LONGEST_SECONDS: Final = 300
+#: For the tests of all mutants, without any.
+_LONGEST_WHOLE_SECONDS: Final = 1200
+#: pytest ends the servers that it started, then itself.
+_GRACE_SECONDS: Final = 60
 #: pytest gives 1 where a test failed, and other numbers where it could not run them.
 _FAILED: Final = 1
 _FIRST_FAILURE: Final = re.compile(r"^FAILED \S+::(?P<test>\w+(\[.*?\])?)(?: - .*)?$", re.MULTILINE)
@@ -38,7 +42,7 @@ class Verdict(StrEnum):
     """What became of a mutant."""
 
     CAUGHT = "caught"
-    STOOD_IN = "stood in for"  #: no test failed, as the list says
+    STOOD_IN = "no test, since"  #: as the list says
     NOT_CAUGHT = "NOT CAUGHT"
     BROKEN = "BROKEN"  #: its tests did not run, which shows nothing
 
@@ -77,19 +81,17 @@ class Checkout:
                 found.append(str(error))
         return found
 
-    def passes(self, tests: Iterable[str]) -> Shown:
-        """Run tests without any mutant: a test that fails by itself catches nothing."""
-        code, output = _pytest(self._pristine, tests)
-        if code == 0:
-            return Shown(Verdict.NOT_CAUGHT, "")
-        return Shown(Verdict.BROKEN, _tail(output))
+    def trouble(self, tests: Iterable[str]) -> str:
+        """Run tests without any mutant, and say how they fail; nothing where they pass."""
+        code, output = _pytest(self._pristine, tests, within=_LONGEST_WHOLE_SECONDS)
+        return _tail(output) if code else ""
 
     def try_out(self, mutant: Mutant) -> Shown:
         """Run the tests that are named for a mutant, until the first fails."""
         shutil.rmtree(self._mutated, ignore_errors=True)
         shutil.copytree(self._pristine, self._mutated, ignore=shutil.ignore_patterns("__pycache__", ".hypothesis"))
         mutant.apply(self._mutated)
-        code, output = _pytest(self._mutated, mutant.tests)
+        code, output = _pytest(self._mutated, mutant.tests, within=_LONGEST_SECONDS)
         failure = _FIRST_FAILURE.search(output)
         if code == _FAILED and failure:
             return Shown(Verdict.CAUGHT, failure["test"])
@@ -100,7 +102,7 @@ class Checkout:
         return Shown(Verdict.BROKEN, _tail(output))
 
 
-def _pytest(tree: Path, tests: Iterable[str]) -> tuple[int, str]:
+def _pytest(tree: Path, tests: Iterable[str], *, within: float) -> tuple[int, str]:
     """Run pytest in a tree whose modules come before any that are installed; give its status and its output."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "--tb=line", *tests]
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -108,11 +110,15 @@ def _pytest(tree: Path, tests: Iterable[str]) -> tuple[int, str]:
         command, cwd=tree, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     try:
-        output, _ = process.communicate(timeout=_LONGEST_SECONDS)
+        output, _ = process.communicate(timeout=within)
     except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGINT)  # pytest then ends the servers that it started
-        process.communicate()
-        return -1, f"did not end within {_LONGEST_SECONDS} s"
+        process.send_signal(signal.SIGINT)
+        try:
+            process.communicate(timeout=_GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+        return -1, f"did not end within {within} s"
     return process.returncode, output
 
 

@@ -1,4 +1,4 @@
-"""The guards of workflows/: the order of steps, the waits between them, and what Temporal may learn of a failure."""
+"""The guards of workflows/ and the sweep: the order of steps, the waits, and what Temporal may learn of a failure."""
 
 from typing import Final
 
@@ -61,11 +61,36 @@ _STEPS: Final = (
         f"{_WAITS}[paused]",
     ),
     _IN.changed(
+        "workflow: long history",
+        "            if workflow.info().is_continue_as_new_suggested():",
+        "            if False:",
+        "a message that waits for long makes a history without end",
+        "test_a_history_that_grows_long_is_continued_in_a_new_run",
+    ),
+    _IN.changed(
         "workflow: shortest wait",
         "max(timedelta(seconds=seconds), policies.SHORTEST_WAIT)",
         "timedelta(seconds=seconds)",
         "a wait of nothing spins",
         "test_a_wait_of_nothing_does_not_spin",
+    ),
+)
+
+_SWEEP: Final = Source("activities/sweep.py", "tests/workflows/test_delivery.py")
+_SWEPT: Final = (
+    _SWEEP.changed(
+        "sweep: settles",
+        "await self._settle()",
+        "(0, 0)",
+        "nobody settles a lease that ran out but the run that claimed it",
+        "test_the_sweep_settles_what_nobody_finalized",
+    ),
+    _SWEEP.changed(
+        "sweep: starts",
+        "await self._start_runs()",
+        "(0, 0)",
+        "nobody starts a run again",
+        "test_the_sweep_starts_what_was_never_started_or_was_terminated",
     ),
 )
 
@@ -81,11 +106,19 @@ _FAILED: Final = (
         _TEXT,
     ),
     _FAILURES.changed(
+        "failures: no context",
+        _LOGGED,
+        f"{_LOGGED}{_RAISED}\n",
+        "the text of the exception that is being handled stands in the history as a cause",
+        _TEXT,
+    ),
+    _FAILURES.changed(
         "failures: outside of the except block",
         _LOGGED,
         f"{_LOGGED}{_RAISED} from None\n",
-        "the exception that is handled stands in the history, `from None` or not",
+        "the raise stands where an exception is being handled",
         _TEXT,
+        stands_in="`from None` hides the exception that is being handled",
     ),
     _FAILURES.changed(
         "failures: from None",
@@ -93,7 +126,7 @@ _FAILED: Final = (
         "non_retryable=final)",
         "the raise does not say that it has no cause",
         _TEXT,
-        stands_in="outside of the except block there is no cause to leave out",
+        stands_in="outside of the except block no exception is being handled",
     ),
     _FAILURES.changed(
         "failures: unknown message is final",
@@ -114,4 +147,4 @@ _FAILED: Final = (
     ),
 )
 
-GUARDS: Final[tuple[Mutant, ...]] = (*_STEPS, *_FAILED)
+GUARDS: Final[tuple[Mutant, ...]] = (*_STEPS, *_SWEPT, *_FAILED)

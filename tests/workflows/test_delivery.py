@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from uuid import uuid4
 
 import asyncpg
 import pytest
@@ -21,7 +22,7 @@ from db.outcomes import Outcome, Reason
 from db.records import CallResult, MessageRef, Submission
 from db.store import MessageStore
 from dev.temporal import Temporal
-from tests.factories import make_message, make_tenant, state_of
+from tests.factories import AttemptRow, make_message, make_tenant, state_of
 from tests.fakes import ScriptedProvider
 from tests.readable import readable
 from tests.waiting import until
@@ -204,6 +205,15 @@ async def test_the_sweep_starts_what_was_never_started_or_was_terminated(deliver
 
     submitted = [submission.message_id for submission in provider.calls]
     assert [submitted.count(message.id) for message in (never, terminated)] == [1, 1]
+
+
+async def test_the_sweep_settles_what_nobody_finalized(delivery: Delivery) -> None:
+    over = AttemptRow(begin_id=uuid4(), lease=timedelta(seconds=-1))
+    message = await make_message(delivery.connection, State.LEASED, over)
+
+    await build_sweep(delivery.store, delivery.client, DELIVERY).sweep()
+
+    assert await state_of(delivery.connection, message) is State.AMBIGUOUS
 
 
 async def test_the_sweep_counts_what_it_could_not_start_and_gives_up_soon(

@@ -15,6 +15,7 @@ from db.decisions import ClaimAnswer
 from db.lifecycle import State
 from tests.workflows.branches import ACCEPTED, BRANCHES, Branch, ScriptedActivities, again, leased, told, wait
 from tests.workflows.running import ended, scripted_workers, start
+from workflows import policies
 
 TIMER: Final = "timer_started_event_attributes"
 
@@ -100,7 +101,8 @@ async def test_a_wait_of_nothing_does_not_spin(client: Client) -> None:
         await ended(handle)
 
     history = await handle.fetch_history()
-    assert [event for event in history.events if event.HasField(TIMER)]
+    timers = [event.timer_started_event_attributes for event in history.events if event.HasField(TIMER)]
+    assert [timer.start_to_fire_timeout.ToTimedelta() for timer in timers] == [policies.SHORTEST_WAIT]
 
 
 async def test_a_history_that_grows_long_is_continued_in_a_new_run(client: Client) -> None:
