@@ -15,11 +15,14 @@ from temporalio.client import Client
 from api import health, messages, problems
 from api.auth import Authenticator
 from api.intake import Intake
+from api.pages import Cursors
 from api.requests import RequestLog
 from api.starter import Starter
+from db.credentials import CredentialStore
 from db.engine import DatabaseSettings, Engine, UnavailableError, create_engine
 from db.fit import Fit, SchemaBehindError
 from db.intake import IntakeStore
+from db.rates import RateLimits
 from db.reading import MessageReader
 from db.records import MessageRef
 from workflows import logs
@@ -46,6 +49,10 @@ class ApiSettings(BaseSettings):
     address_key: SecretStr = Field(
         min_length=32, description="Secret, 32 characters or more: hashes addresses for look-ups. Never change it."
     )
+    rate_per_second: float | None = Field(
+        default=None, gt=0, description="Writing calls that each tenant may make in the long run. None: no limit."
+    )
+    rate_burst: int = Field(default=100, ge=1, description="Writing calls that each tenant may make at once.")
 
 
 def create_app(settings: ApiSettings, engine: Engine, temporal: Client) -> FastAPI:
@@ -70,10 +77,14 @@ def create_app(settings: ApiSettings, engine: Engine, temporal: Client) -> FastA
         description=_DESCRIPTION,
         lifespan=lifespan,
         redoc_url=None,
+        # A redirect would repeat the Host that somebody sent; what isn't there is 404.
+        redirect_slashes=False,
     )
+    pepper = settings.key_pepper.get_secret_value().encode()
     app.state.authenticator = Authenticator(
-        store, pepper=settings.key_pepper.get_secret_value().encode(), environment=settings.environment
+        CredentialStore(engine), _rates(settings, engine), pepper=pepper, environment=settings.environment
     )
+    app.state.cursors = Cursors(pepper)
     app.state.intake = Intake(store, starter, address_key=settings.address_key.get_secret_value().encode())
     app.state.reader = MessageReader(engine)
     app.state.temporal = temporal
@@ -83,6 +94,12 @@ def create_app(settings: ApiSettings, engine: Engine, temporal: Client) -> FastA
     app.add_middleware(RequestLog)
     _describe(app)
     return app
+
+
+def _rates(settings: ApiSettings, engine: Engine) -> RateLimits | None:
+    if settings.rate_per_second is None:
+        return None
+    return RateLimits(engine, per_second=settings.rate_per_second, burst=settings.rate_burst)
 
 
 def _describe(app: FastAPI) -> None:

@@ -1,13 +1,13 @@
 """The send command: what `POST /v1/messages` takes, checked and brought into one form."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from api import addresses, strict_json
 from api.addresses import Address
-from api.faults import Fault, FaultCode, InvalidRequest
+from api.faults import FaultCode, InvalidRequest
+from api.fields import KEY, PURPOSE, Fields, read_object
 from api.strict_json import JsonObject, JsonValue
 
 #: SES takes 50 recipients a message, of which `to` is one.
@@ -20,8 +20,6 @@ MAX_HEADER: Final = 996
 MAX_TAGS: Final = 20
 MAX_VERSION: Final = 2**31 - 1
 
-KEY: Final = r"[a-z0-9][a-z0-9_-]{0,63}"
-PURPOSE: Final = r"[a-z0-9_]{1,32}"
 TAG: Final = r"[A-Za-z0-9_-]{1,256}"
 
 
@@ -118,12 +116,9 @@ def parse_command(raw: bytes) -> SendCommand:
 
     Raises `InvalidRequest` with every fault that was found.
     """
-    body = strict_json.parse(raw)
-    if not isinstance(body, dict):
-        raise InvalidRequest(Fault(pointer="", code=FaultCode.WRONG_TYPE, detail="The body has to be an object."))
+    body = read_object(raw)
     check = _Check()
-    if body.keys() - _FIELDS:
-        check.fault("", FaultCode.UNKNOWN_FIELD, "The body has a member that this call doesn't know.")
+    check.only(body, _FIELDS)
     to = check.address(body.get("to"), "/to")
     cc = check.address_list(body.get("cc"), "/cc", MAX_RECIPIENTS - 1)
     bcc = check.address_list(body.get("bcc"), "/bcc", MAX_RECIPIENTS - 1)
@@ -152,90 +147,20 @@ def parse_command(raw: bytes) -> SendCommand:
     )
 
 
-class _Check:
-    """Reads fields and gathers what is wrong.  After a fault, what it returns only has the right type."""
-
-    def __init__(self) -> None:
-        self.faults: list[Fault] = []
-
-    def fault(self, at: str, code: FaultCode, detail: str) -> None:
-        self.faults.append(Fault(pointer=at, code=code, detail=detail))
-
-    def address(self, value: JsonValue, at: str) -> Address | None:
-        if value is None:
-            self.fault(at, FaultCode.REQUIRED, "An address is missing.")
-            return None
-        try:
-            return addresses.parse(value, at)
-        except InvalidRequest as refusal:
-            self.faults.extend(refusal.faults)
-            return None
-
-    def address_list(self, value: JsonValue, at: str, limit: int) -> tuple[Address, ...]:
-        if value is None:
-            return ()
-        if not isinstance(value, list):
-            self.fault(at, FaultCode.WRONG_TYPE, "This has to be a list of addresses.")
-            return ()
-        if len(value) > limit:
-            self.fault(at, FaultCode.TOO_MANY, f"This list has at most {limit} addresses.")
-            return ()
-        found = (self.address(item, f"{at}/{index}") for index, item in enumerate(value))
-        return tuple(address for address in found if address is not None)
-
-    def text(self, value: JsonValue, at: str, pattern: str) -> str:
-        if value is None:
-            self.fault(at, FaultCode.REQUIRED, "This member is missing.")
-        elif not isinstance(value, str):
-            self.fault(at, FaultCode.WRONG_TYPE, "This has to be a string.")
-        elif not re.fullmatch(pattern, value):
-            self.fault(at, FaultCode.INVALID_FORMAT, f"This has to match {pattern}.")
-        else:
-            return value
-        return ""
+class _Check(Fields):
+    """Reads the members that only a send command has."""
 
     def template(self, value: JsonValue) -> TemplateRef:
         if value is None:
-            self.fault("/template", FaultCode.REQUIRED, "This member is missing.")
+            self.missing("/template")
         members = self.members(value, "/template")
         if not isinstance(value, dict):
             return TemplateRef(key="", version=0)
         if members.keys() - {"key", "version"}:
             self.fault("/template", FaultCode.UNKNOWN_FIELD, "A template has the members key and version only.")
         key = self.text(members.get("key"), "/template/key", KEY)
-        return TemplateRef(key=key, version=self.version(members.get("version"), "/template/version"))
-
-    def version(self, value: JsonValue, at: str) -> int:
-        if value is None:
-            self.fault(at, FaultCode.REQUIRED, "This member is missing.")
-        # 1.0 is 1 in JSON, and true is no number.
-        elif isinstance(value, bool) or not isinstance(value, int | float) or value != int(value):
-            self.fault(at, FaultCode.WRONG_TYPE, "A version is an integer.")
-        elif not 1 <= value <= MAX_VERSION:
-            self.fault(at, FaultCode.OUT_OF_RANGE, f"A version is between 1 and {MAX_VERSION}.")
-        else:
-            return int(value)
-        return 0
-
-    def members(self, value: JsonValue, at: str) -> JsonObject:
-        if value is None:
-            return {}
-        if not isinstance(value, dict):
-            self.fault(at, FaultCode.WRONG_TYPE, "This has to be an object.")
-            return {}
-        return value
-
-    def strings(self, value: JsonValue, at: str, limit: int) -> Iterator[tuple[str, str]]:
-        """Yield the members of an object of strings.  The faults' pointer is the object: the names are the client's."""
-        members = self.members(value, at)
-        if len(members) > limit:
-            self.fault(at, FaultCode.TOO_MANY, f"This object has at most {limit} members.")
-            return
-        for name, text in members.items():
-            if isinstance(text, str):
-                yield name, text
-            else:
-                self.fault(at, FaultCode.WRONG_TYPE, "Every value here has to be a string.")
+        version = self.integer(members.get("version"), "/template/version", least=1, most=MAX_VERSION)
+        return TemplateRef(key=key, version=version)
 
     def headers(self, value: JsonValue) -> tuple[CustomHeader, ...]:
         at = "/headers"

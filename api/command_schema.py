@@ -6,17 +6,16 @@ from api.addresses import MAX_ADDRESS_LENGTH, MAX_TEXT_LENGTH
 from api.command import (
     HEADER_NAME,
     HEADER_VALUE,
-    KEY,
     MAX_HEADERS,
     MAX_RECIPIENTS,
     MAX_REPLY_TO,
     MAX_TAGS,
     MAX_VERSION,
-    PURPOSE,
     RESERVED_TAGS,
     TAG,
     any_case,
 )
+from api.fields import KEY, PURPOSE
 from api.strict_json import JsonObject
 
 

@@ -99,8 +99,7 @@ class Intake:
             raise _at("/sender", Code.SENDER_NOT_FOUND, "Create this sender, or name one that exists.")
         if not sender.active:
             raise Problem(Code.SENDER_DISABLED)
-        if not caller.tenant_active:
-            raise Problem(Code.TENANT_DISABLED)
+        caller.require_active()
         return sender, template
 
     async def _prepare(

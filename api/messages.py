@@ -48,6 +48,7 @@ _ALWAYS: Final = (Code.UNAUTHENTICATED, Code.FORBIDDEN, Code.UNAVAILABLE, Code.I
             Code.SENDER_NOT_FOUND,
             Code.SENDER_DISABLED,
             Code.TENANT_DISABLED,
+            Code.RATE_LIMITED,
             Code.REQUEST_TOO_LARGE,
             Code.UNSUPPORTED_MEDIA_TYPE,
         ),

@@ -35,6 +35,8 @@ class Code(StrEnum):
     SENDER_NOT_FOUND = "sender_not_found"
     SENDER_DISABLED = "sender_disabled"
     TENANT_DISABLED = "tenant_disabled"
+    CURSOR_INVALID = "cursor_invalid"
+    RATE_LIMITED = "rate_limited"
     UNAUTHENTICATED = "unauthenticated"
     FORBIDDEN = "forbidden"
     NOT_FOUND = "not_found"
@@ -56,6 +58,8 @@ ERRORS: Final = MappingProxyType(
         Code.SENDER_NOT_FOUND: (422, "There is no such sender."),
         Code.SENDER_DISABLED: (403, "This sender is switched off."),
         Code.TENANT_DISABLED: (403, "This tenant is switched off."),
+        Code.CURSOR_INVALID: (400, "This cursor is not one that this list gave; begin without one."),
+        Code.RATE_LIMITED: (429, "This tenant asks for more than its rate; Retry-After says when to ask again."),
         Code.UNAUTHENTICATED: (401, "A valid API key is needed: Authorization: Bearer fp_..."),
         Code.FORBIDDEN: (403, "This API key lacks the scope for this call."),
         Code.NOT_FOUND: (404, "There is nothing here."),

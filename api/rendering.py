@@ -29,7 +29,7 @@ class TemplateParts:
     """A template version's sources (Jinja syntax), and the JSON Schema of its context."""
 
     subject: str = field(repr=False)
-    text: str = field(repr=False)
+    text: str | None = field(repr=False)
     html: str | None = field(repr=False)
     context_schema: JsonObject = field(repr=False)
 
@@ -43,7 +43,7 @@ class Rendered:
     html: str | None = field(repr=False)
 
 
-def check_template(subject: str, text: str, html: str | None, context_schema: JsonObject) -> tuple[Fault, ...]:
+def check_template(subject: str, text: str | None, html: str | None, context_schema: JsonObject) -> tuple[Fault, ...]:
     """Return why this can't become a template version; nothing if it can.
 
     Pointers are `/subject`, `/text`, `/html` and `/context_schema`.  The subject is one line, the text part is
@@ -52,7 +52,7 @@ def check_template(subject: str, text: str, html: str | None, context_schema: Js
     blank = [
         Fault(pointer=at, code=FaultCode.REQUIRED, detail="This part must not be blank.")
         for at, source in (("/subject", subject), ("/text", text))
-        if not source.strip()
+        if source is not None and not source.strip()
     ]
     schema = _ask("check_schema", [context_schema], at="/context_schema", cpu_seconds=_SCHEMA_CPU_SECONDS).faults
     if schema:

@@ -1,4 +1,4 @@
-"""Taking a command in: who asks, what the command refers to, and the one insert that makes it a message for ever."""
+"""Taking a command in: what it refers to, and the one insert that makes it a message for ever."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,28 +13,13 @@ from db.ids import MessageId, TenantId
 from db.lifecycle import Actor, Move, State
 from db.records import MessageRef
 from db.schema import (
-    credentials,
     message_contents,
     messages,
     recipients,
     senders,
     template_versions,
-    tenants,
     timeline,
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Credential:
-    """An API key as it is stored."""
-
-    id: str
-    tenant_id: TenantId | None
-    tenant_active: bool
-    secret_hash: bytes = field(repr=False)
-    scopes: frozenset[str]
-    expired: bool
-    revoked: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +52,7 @@ class TemplateVersion:
     """A template version, which never changes."""
 
     subject: str = field(repr=False)
-    text: str = field(repr=False)
+    text: str | None = field(repr=False)
     html: str | None = field(repr=False)
     purpose: str
     context_schema: Mapping[str, Any] = field(repr=False)
@@ -109,20 +94,6 @@ class NewMessage:
     headers: tuple[tuple[str, str], ...] = field(repr=False)
     tags: Mapping[str, str] = field(repr=False)
 
-
-CREDENTIAL: Final = (
-    sa.select(
-        credentials.c.id,
-        credentials.c.tenant_id,
-        credentials.c.secret_hash,
-        credentials.c.scopes,
-        (credentials.c.expires_at <= sa.func.clock_timestamp()).label("expired"),
-        credentials.c.revoked_at.is_not(None).label("revoked"),
-        (tenants.c.state == "active").label("tenant_active"),
-    )
-    .join_from(credentials, tenants, tenants.c.id == credentials.c.tenant_id, isouter=True)
-    .where(credentials.c.id == sa.bindparam("credential_id", type_=sa.Text))
-)
 
 ORIGINAL: Final = sa.select(
     messages.c.id,
@@ -169,21 +140,6 @@ class IntakeStore:
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine
-
-    async def credential(self, credential_id: str) -> Credential | None:
-        """Find an API key by its public half."""
-        row = await self._first(CREDENTIAL, credential_id=credential_id)
-        if row is None:
-            return None
-        return Credential(
-            id=row.id,
-            tenant_id=row.tenant_id,
-            tenant_active=bool(row.tenant_active),
-            secret_hash=row.secret_hash,
-            scopes=frozenset(row.scopes),
-            expired=bool(row.expired),
-            revoked=row.revoked,
-        )
 
     async def original(self, tenant_id: TenantId, key: str) -> Original | None:
         """Find the message of a (tenant, idempotency key)."""

@@ -52,8 +52,9 @@ credentials = sa.Table(
     sa.Column("scopes", ARRAY(sa.Text), nullable=False),
     sa.Column("expires_at", TIME),
     sa.Column("revoked_at", TIME),
-    sa.Column("last_used_at", TIME),
+    sa.Column("last_used_at", TIME, comment="To the minute."),
     sa.Column("created_at", TIME, nullable=False, server_default=_now()),
+    sa.Column("replaced_by", sa.Text, sa.ForeignKey("credentials.id"), comment="The key that it was rotated to."),
     sa.CheckConstraint("tenant_id IS NOT NULL OR scopes = ARRAY['operator']", name="operator_has_no_tenant"),
     sa.CheckConstraint("tenant_id IS NULL OR NOT 'operator' = ANY (scopes)", name="tenant_is_no_operator"),
     sa.Index("ix_credentials_tenant_id", "tenant_id"),
@@ -80,12 +81,22 @@ template_versions = sa.Table(
     sa.Column("key", sa.Text, primary_key=True),
     sa.Column("version", sa.Integer, primary_key=True),
     sa.Column("subject", sa.Text, nullable=False),
-    sa.Column("text", sa.Text, nullable=False),
+    sa.Column("text", sa.Text, comment="Null: derived from the HTML, once that is rendered."),
     sa.Column("html", sa.Text),
     sa.Column("purpose", sa.Text, nullable=False),
     sa.Column("context_schema", JSONB, nullable=False),
     sa.Column("created_at", TIME, nullable=False, server_default=_now()),
+    sa.CheckConstraint("text IS NOT NULL OR html IS NOT NULL", name="has_content"),
     sa.CheckConstraint("version >= 1", name="version_from_one"),
+)
+
+rate_limits = sa.Table(
+    "rate_limits",
+    metadata,
+    sa.Column("tenant_id", sa.Text, sa.ForeignKey("tenants.id"), primary_key=True),
+    sa.Column("full_until", TIME, nullable=False, comment="GCRA: when all that was admitted has drained."),
+    # What is lost in a crash is one burst's worth of counting.
+    prefixes=["UNLOGGED"],
 )
 
 providers = sa.Table(
@@ -316,14 +327,20 @@ operator_audit = sa.Table(
     metadata,
     sa.Column("id", UUID(as_uuid=True), primary_key=True),
     sa.Column("at", TIME, nullable=False, server_default=_now()),
-    sa.Column("credential_id", sa.Text, sa.ForeignKey("credentials.id"), nullable=False),
+    sa.Column(
+        "credential_id",
+        sa.Text,
+        sa.ForeignKey("credentials.id"),
+        comment="Whose key; null at the command line, with the database at hand.",
+    ),
     sa.Column("action", sa.Text, nullable=False),
+    sa.Column("subject", sa.Text, comment="The id of what it was done to, where that is no message."),
     sa.Column("tenant_id", sa.Text, sa.ForeignKey("tenants.id")),
     sa.Column("message_id", UUID(as_uuid=True), sa.ForeignKey("messages.id")),
     sa.Column("attempt", sa.Integer),
     sa.Column("decision", sa.Text),
     sa.Column("provider_message_id", sa.Text),
-    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text),
     sa.Column(
         "transaction_id",
         sa.BigInteger,
@@ -333,7 +350,9 @@ operator_audit = sa.Table(
     ),
     _one_of("decision", ("accepted", "resend", "abandon"), "decision"),
     sa.CheckConstraint(
-        "decision IS NULL OR (message_id IS NOT NULL AND attempt IS NOT NULL)", name="decision_is_about"
+        "decision IS NULL OR (message_id IS NOT NULL AND attempt IS NOT NULL AND credential_id IS NOT NULL"
+        " AND reason IS NOT NULL)",
+        name="decision_is_about",
     ),
     sa.Index("ix_operator_audit_message_id", "message_id"),
 )

@@ -107,8 +107,8 @@ _REFERRED: Final = (
     ),
     _IN.changed(
         "intake: tenant active",
-        "        if not caller.tenant_active:\n",
-        "        if False:\n",
+        "        caller.require_active()\n",
+        "",
         "a disabled tenant sends new commands",
         "test_a_disabled_tenant_may_read_and_replay_but_send_nothing_new",
     ),
