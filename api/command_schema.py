@@ -19,7 +19,8 @@ from api.fields import KEY, PURPOSE
 from api.strict_json import JsonObject
 
 
-def _anchored(pattern: str) -> str:
+def anchored(pattern: str) -> str:
+    """Return a pattern as JSON Schema has it, which would find it anywhere."""
     return f"^(?:{pattern})$"
 
 
@@ -52,11 +53,11 @@ SEND_COMMAND_SCHEMA: Final[JsonObject] = {
         "cc": _addresses(MAX_RECIPIENTS - 1, f"With to and bcc at most {MAX_RECIPIENTS}."),
         "bcc": _addresses(MAX_RECIPIENTS - 1, f"With to and cc at most {MAX_RECIPIENTS}."),
         "reply_to": _addresses(MAX_REPLY_TO, "Left out: the sender's own."),
-        "sender": {"type": "string", "pattern": _anchored(KEY), "examples": ["demo"]},
+        "sender": {"type": "string", "pattern": anchored(KEY), "examples": ["demo"]},
         "template": {
             "type": "object",
             "properties": {
-                "key": {"type": "string", "pattern": _anchored(KEY)},
+                "key": {"type": "string", "pattern": anchored(KEY)},
                 "version": {"type": "integer", "minimum": 1, "maximum": MAX_VERSION},
             },
             "required": ["key", "version"],
@@ -70,22 +71,22 @@ SEND_COMMAND_SCHEMA: Final[JsonObject] = {
         },
         "purpose": {
             "type": ["string", "null"],
-            "pattern": _anchored(PURPOSE),
+            "pattern": anchored(PURPOSE),
             "description": "Left out: the template's own.",
         },
         "headers": {
             "type": ["object", "null"],
             "maxProperties": MAX_HEADERS,
-            "propertyNames": {"pattern": _anchored(HEADER_NAME)},
-            "additionalProperties": {"type": "string", "pattern": _anchored(HEADER_VALUE)},
+            "propertyNames": {"pattern": anchored(HEADER_NAME)},
+            "additionalProperties": {"type": "string", "pattern": anchored(HEADER_VALUE)},
             "description": "Names count without letter case.",
             "examples": [{"X-Order": "17"}],
         },
         "tags": {
             "type": ["object", "null"],
             "maxProperties": MAX_TAGS,
-            "propertyNames": {"pattern": _anchored(rf"(?!{any_case(RESERVED_TAGS)}){TAG}")},
-            "additionalProperties": {"type": "string", "pattern": _anchored(TAG)},
+            "propertyNames": {"pattern": anchored(rf"(?!{any_case(RESERVED_TAGS)}){TAG}")},
+            "additionalProperties": {"type": "string", "pattern": anchored(TAG)},
             "examples": [{"order": "17"}],
         },
     },

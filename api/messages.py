@@ -1,6 +1,8 @@
-"""POST and GET of messages."""
+"""Sending a message, reading it, and listing a tenant's messages."""
 
-from typing import Annotated, Final, cast
+import re
+from datetime import datetime
+from typing import Annotated, Any, Final, cast
 from uuid import UUID
 
 from fastapi import APIRouter, Header, Request, Response
@@ -8,13 +10,16 @@ from fastapi.responses import JSONResponse
 
 from api.auth import Authenticator, Scope
 from api.bodies import read_json_body
-from api.command import IdempotencyKeyInvalid, IdempotencyKeyMissing, parse_command, parse_idempotency_key
-from api.command_schema import SEND_COMMAND_SCHEMA
+from api.command import TAG, IdempotencyKeyInvalid, IdempotencyKeyMissing, parse_command, parse_idempotency_key
+from api.command_schema import SEND_COMMAND_SCHEMA, anchored
+from api.fields import PURPOSE
 from api.intake import Intake, Verdict
+from api.pages import LINK_HEADER, PAGE_PARAMETERS, Cursors, PageBody, Query, page
 from api.problems import Code, Problem, documented
-from api.schemas import MessageBody
+from api.schemas import ListedMessageBody, MessageBody
 from db.ids import MessageId
-from db.reading import MessageReader
+from db.lifecycle import State
+from db.reading import MessageFilter, MessageReader, Place
 
 router = APIRouter(prefix="/v1/messages", tags=["messages"])
 
@@ -25,6 +30,33 @@ _REPLAYED: Final = {
     }
 }
 _LOCATION: Final = {"Location": {"description": "Where the message is read.", "schema": {"type": "string"}}}
+_LINKS: Final = {
+    "read": {"operationId": "get_message", "parameters": {"message_id": "$response.body#/id"}},
+    "list": {"operationId": "list_messages", "parameters": {"query.purpose": "$response.body#/purpose"}},
+}
+_FILTERS: Final[list[dict[str, Any]]] = [
+    {"name": "state", "in": "query", "schema": {"type": "string", "enum": [str(state) for state in State]}},
+    {"name": "purpose", "in": "query", "schema": {"type": "string", "pattern": anchored(PURPOSE)}},
+    {
+        "name": "tag",
+        "in": "query",
+        "description": "`NAME:VALUE`: messages with this tag.",
+        "schema": {"type": "string", "pattern": anchored(f"{TAG}:{TAG}")},
+    },
+    {
+        "name": "created_after",
+        "in": "query",
+        "description": "RFC 3339, inclusive.",
+        "schema": {"type": "string", "format": "date-time"},
+    },
+    {
+        "name": "created_before",
+        "in": "query",
+        "description": "RFC 3339, exclusive.",
+        "schema": {"type": "string", "format": "date-time"},
+    },
+]
+_UUID: Final = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 #: Any call may fail like this.
 _ALWAYS: Final = (Code.UNAUTHENTICATED, Code.FORBIDDEN, Code.UNAVAILABLE, Code.INTERNAL)
 
@@ -36,8 +68,17 @@ _ALWAYS: Final = (Code.UNAUTHENTICATED, Code.FORBIDDEN, Code.UNAVAILABLE, Code.I
     status_code=202,
     response_model=MessageBody,
     responses={
-        202: {"description": "Accepted: the message is stored, and will be submitted.", "headers": _LOCATION},
-        200: {"model": MessageBody, "description": "An exact replay.", "headers": {**_LOCATION, **_REPLAYED}},
+        202: {
+            "description": "Accepted: the message is stored, and will be submitted.",
+            "headers": _LOCATION,
+            "links": _LINKS,
+        },
+        200: {
+            "model": MessageBody,
+            "description": "An exact replay.",
+            "headers": {**_LOCATION, **_REPLAYED},
+            "links": _LINKS,
+        },
         **documented(
             *_ALWAYS,
             Code.IDEMPOTENCY_KEY_MISSING,
@@ -90,9 +131,61 @@ async def send_message(
     headers = {"Location": f"/v1/messages/{accepted.message_id}"}
     if replay:
         headers["Idempotent-Replayed"] = "true"
-    body = MessageBody.of(message, replay=replay)
+    body = MessageBody.of_one(message, replay=replay)
     return JSONResponse(
         body.model_dump(mode="json", by_alias=True), status_code=200 if replay else 202, headers=headers
+    )
+
+
+@router.get(
+    "",
+    operation_id="list_messages",
+    summary="List messages",
+    response_model=PageBody[ListedMessageBody],
+    responses={
+        200: {"description": "A page of the tenant's messages, newest first.", "headers": LINK_HEADER},
+        **documented(*_ALWAYS, Code.CURSOR_INVALID, Code.INVALID_REQUEST),
+    },
+    openapi_extra={"parameters": [*_FILTERS, *PAGE_PARAMETERS]},
+)
+async def list_messages(request: Request) -> Response:
+    """List the tenant's messages, newest first, without attempts and timeline. Filters hold all together.
+
+    A message that is accepted meanwhile stands before the first page, and is on none of the later ones.
+    """
+    authenticator = cast("Authenticator", request.app.state.authenticator)
+    reader = cast("MessageReader", request.app.state.reader)
+    cursors = cast("Cursors", request.app.state.cursors)
+    caller = await authenticator.tenant(request, Scope.MESSAGES_READ)
+    query = Query(request, [parameter["name"] for parameter in _FILTERS])
+    wanted, limit = _filter(query), query.limit()
+    query.refuse()
+    name = f"messages of {caller.tenant_id}"
+    place = cursors.read(query, of=name)
+    after = None if place is None else _place(*place)
+    # One more than wanted tells whether there is a next page.
+    found = await reader.messages(caller.tenant_id, wanted, after=after, limit=limit + 1)
+    shown = found[:limit]
+    next_cursor = None
+    if len(found) > limit:
+        last = shown[-1]
+        next_cursor = cursors.write(query, of=name, place=[last.created_at.isoformat(), str(last.ref.id)])
+    return page(request, query, [ListedMessageBody.of(message) for message in shown], next_cursor)
+
+
+def _place(created_at: str, message_id: str) -> Place:
+    return Place(created_at=datetime.fromisoformat(created_at), message_id=MessageId(UUID(message_id)))
+
+
+def _filter(query: Query) -> MessageFilter:
+    given = query.given
+    tag = query.text(given["tag"], "/tag", f"{TAG}:{TAG}").partition(":") if "tag" in given else None
+    return MessageFilter(
+        state=query.choice(given["state"], "/state", State) if "state" in given else None,
+        purpose=query.text(given["purpose"], "/purpose", PURPOSE) if "purpose" in given else None,
+        tag=(tag[0], tag[2]) if tag else None,
+        created_after=query.time(given["created_after"], "/created_after") if "created_after" in given else None,
+        created_before=query.time(given["created_before"], "/created_before") if "created_before" in given else None,
     )
 
 
@@ -107,11 +200,14 @@ async def get_message(request: Request, message_id: str) -> MessageBody:
     authenticator = cast("Authenticator", request.app.state.authenticator)
     reader = cast("MessageReader", request.app.state.reader)
     caller = await authenticator.tenant(request, Scope.MESSAGES_READ)
-    try:
-        wanted = MessageId(UUID(message_id))
-    except ValueError:
-        raise Problem(Code.NOT_FOUND) from None
-    message = await reader.message(caller.tenant_id, wanted)
+    message = await reader.message(caller.tenant_id, _message_id(message_id))
     if message is None:
         raise Problem(Code.NOT_FOUND)
-    return MessageBody.of(message, replay=False)
+    return MessageBody.of_one(message, replay=False)
+
+
+def _message_id(text: str) -> MessageId:
+    """Read an id as we write it; UUID itself takes braces and more."""
+    if not re.fullmatch(_UUID, text):
+        raise Problem(Code.NOT_FOUND)
+    return MessageId(UUID(text))

@@ -1,14 +1,14 @@
 """What answers look like: redacted by construction, since these models have no place for anything else."""
 
 from datetime import datetime
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
 from pydantic import BaseModel, Field, PlainSerializer
 
 from db.lifecycle import Actor, State
 from db.outcomes import EvidenceKind, Outcome, Reason
-from db.reading import AttemptView, MessageView
+from db.reading import AttemptView, ListedMessage, MessageView
 
 #: RFC 3339, UTC, microseconds.
 Time = Annotated[
@@ -19,14 +19,14 @@ Time = Annotated[
 
 
 class TemplateBody(BaseModel):
-    """A template version."""
+    """The template version of a message."""
 
     key: str
     version: int
 
 
-class SenderBody(BaseModel):
-    """A sender."""
+class SenderRefBody(BaseModel):
+    """The sender of a message."""
 
     key: str
 
@@ -112,21 +112,19 @@ class AmbiguityBody(BaseModel):
     evidence: list[EvidenceBody]
 
 
-class MessageBody(BaseModel):
-    """A message as it stands. Provider acceptance is not delivery."""
+class ListedMessageBody(BaseModel):
+    """A message as a list shows it. Provider acceptance is not delivery."""
 
     id: UUID
     state: State
-    idempotent_replay: bool
-    request_hash: str
+    idempotent_replay: bool = Field(description="Whether this answer is to a command that was accepted before.")
+    request_hash: str = Field(pattern="^v1:[0-9a-f]{64}$")
     workflow_id: str
     purpose: str
     template: TemplateBody
-    sender: SenderBody
+    sender: SenderRefBody
     tags: dict[str, str]
     recipients: list[RecipientBody]
-    attempts: list[AttemptBody]
-    timeline: list[LineBody]
     lease: LeaseBody | None
     retry: RetryBody
     ambiguity: AmbiguityBody | None
@@ -136,59 +134,48 @@ class MessageBody(BaseModel):
     updated_at: Time
 
     @classmethod
-    def of(cls, message: MessageView, *, replay: bool) -> Self:
+    def of(cls, message: ListedMessage) -> Self:
+        """Show a message of a list."""
+        return cls(**_shown(message, replay=False))
+
+
+class MessageBody(ListedMessageBody):
+    """A message as it stands, with all that happened to it. Provider acceptance is not delivery."""
+
+    attempts: list[AttemptBody]
+    timeline: list[LineBody]
+
+    @classmethod
+    def of_one(cls, message: MessageView, *, replay: bool) -> Self:
         """Show a message."""
         return cls(
-            id=message.ref.id,
-            state=message.state,
-            idempotent_replay=replay,
-            request_hash=message.ref.request_hash,
-            workflow_id=message.ref.workflow_id,
-            purpose=message.purpose,
-            template=TemplateBody(key=message.template_key, version=message.template_version),
-            sender=SenderBody(key=message.sender_key),
-            tags=dict(message.tags),
-            recipients=[
-                RecipientBody.model_validate(
-                    {"role": recipient.role, "address": recipient.redacted, "outcome": recipient.outcome}
-                )
-                for recipient in message.recipients
-            ],
+            **_shown(message.listed, replay=replay),
             attempts=[AttemptBody.of(attempt) for attempt in message.attempts],
             timeline=[LineBody.model_validate(line, from_attributes=True) for line in message.timeline],
-            lease=_lease(message),
-            retry=_retry(message),
-            ambiguity=_ambiguity(message),
-            provider_accepted_at=message.provider_accepted_at,
-            delivered_at=message.delivered_at,
-            created_at=message.created_at,
-            updated_at=message.updated_at,
         )
 
 
-def _lease(message: MessageView) -> LeaseBody | None:
-    open_attempt = next((attempt for attempt in message.attempts if attempt.open), None)
-    if open_attempt is None:
-        return None
-    return LeaseBody(attempt=open_attempt.number, expires_at=open_attempt.lease_expires_at)
-
-
-def _retry(message: MessageView) -> RetryBody:
+def _shown(message: ListedMessage, *, replay: bool) -> dict[str, Any]:
     eligible = message.state is State.RETRYABLE
-    return RetryBody(eligible=eligible, due_at=message.due_at if eligible else None)
-
-
-def _ambiguity(message: MessageView) -> AmbiguityBody | None:
-    if message.state is not State.AMBIGUOUS:
-        return None
-    line = next(line for line in reversed(message.timeline) if line.to_state == State.AMBIGUOUS)
-    attempt = line.attempt or 0
-    return AmbiguityBody(
-        since=line.at,
-        attempt=attempt,
-        evidence=[
-            EvidenceBody(kind=piece.kind, at=piece.at, provider_message_id=piece.provider_message_id)
-            for piece in message.evidence
-            if piece.attempt == attempt
+    return {
+        "id": message.ref.id,
+        "state": message.state,
+        "idempotent_replay": replay,
+        "request_hash": message.ref.request_hash,
+        "workflow_id": message.ref.workflow_id,
+        "purpose": message.purpose,
+        "template": TemplateBody(key=message.template_key, version=message.template_version),
+        "sender": SenderRefBody(key=message.sender_key),
+        "tags": dict(message.tags),
+        "recipients": [
+            {"role": recipient.role, "address": recipient.redacted, "outcome": recipient.outcome}
+            for recipient in message.recipients
         ],
-    )
+        "lease": message.lease and LeaseBody.model_validate(message.lease, from_attributes=True),
+        "retry": RetryBody(eligible=eligible, due_at=message.due_at if eligible else None),
+        "ambiguity": message.ambiguity and AmbiguityBody.model_validate(message.ambiguity, from_attributes=True),
+        "provider_accepted_at": message.provider_accepted_at,
+        "delivered_at": message.delivered_at,
+        "created_at": message.created_at,
+        "updated_at": message.updated_at,
+    }
