@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 
-.PHONY: help dev test test-host check mutants diagram lock
+.PHONY: help dev test test-host check bench mutants diagram lock
 help: ## One line for each target
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' Makefile | expand -t 20
 
@@ -22,6 +22,9 @@ check: $(READY) ## Formatter, linter, types, import rules, migrations in step wi
 	@$(BIN)/ruff check && $(BIN)/ruff format --check
 	@$(BIN)/mypy && $(BIN)/lint-imports
 	@$(BIN)/python -m dev.check_schema && $(BIN)/python -m dev.diagram --check
+
+bench: $(READY) ## Fencepost beside its baselines, in turn; some minutes (ARGS="--only throughput", "--help")
+	@$(BIN)/python -m bench $(ARGS)
 
 mutants: $(READY) ## Take out each guard in turn, and name the test that notices (long; ARGS="--help")
 	@$(BIN)/python -m tests.mutation $(ARGS)

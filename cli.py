@@ -1,124 +1,98 @@
 """The command `fencepost`: wiring only."""
 
 import asyncio
+import io
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Final, NoReturn, TypeVar, get_args
 
 import typer
-from pydantic import SecretStr, ValidationError
-from pydantic_core import PydanticUndefined
-from pydantic_settings import BaseSettings
+from typer.exceptions import TyperException
+
+from api.commands import keys, messages, refusals, senders, sending, templates, tenants
+from api.commands.output import Json
+from api.commands.refusals import BAD_USE, REFUSED, refuse
+from api.commands.surroundings import find_dev_stack
 
 # Each command imports what it runs, and no more: all of it together takes seconds, at every start of every process.
 if TYPE_CHECKING:
+    from pydantic_settings import BaseSettings
+
     from activities.contracts import SweepReply
 
-BAD_USE: Final = 2
-REFUSED: Final = 1
+_Result = TypeVar("_Result")
 
-#: What is wrong, and what mends it, by the kind of trouble. What is not here is a bug, and shows as one.
-TROUBLES: Final = {
-    "UnavailableError": "Postgres can't be reached: is it running, and is FENCEPOST_DATABASE_URL right?",
-    "SchemaBehindError": "the database's schema is older than this version: run `fencepost migrate` first",
-    "MissingSearchAttributesError": "Temporal's namespace lacks our search attributes: run `fencepost temporal setup`",
-    "MigrationBusyError": "somebody else has been migrating this database for a minute: look there, then run it again",
-    "MissingRoleError": "a database role is missing: run deploy/roles.sql as a superuser first",
-    "TemporalAwayError": "Temporal can't be reached: is it running, and is TEMPORAL_ADDRESS right?",
-}
+MAIL: Final = "Sending mail"
+ADMINISTRATION: Final = "Tenants and keys"
+OPERATION: Final = "Running Fencepost"
 
 
-def settings_kinds() -> tuple[type[BaseSettings], ...]:
+def settings_kinds() -> tuple[type["BaseSettings"], ...]:
     """Give every class of settings."""
     from activities.ses import SesSettings
     from api.app import ApiSettings
+    from api.commands.settings import ClientSettings
     from db.engine import DatabaseSettings
     from worker import DeliverySettings, WorkerSettings
 
-    return (DatabaseSettings, ApiSettings, DeliverySettings, WorkerSettings, SesSettings)
+    return (DatabaseSettings, ApiSettings, DeliverySettings, WorkerSettings, SesSettings, ClientSettings)
 
 
 app = typer.Typer(
     help="Fencepost: a transactional-email relay that submits each message at most once by itself.",
+    epilog="Exit status: 0 done, 1 refused or a finding, 2 bad use. In a checkout with a running `make dev`, commands"
+    " find it by themselves.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command(rich_help_panel=MAIL)(sending.send)
+app.add_typer(messages.app, name="message", rich_help_panel=MAIL)
+app.add_typer(templates.app, name="template", rich_help_panel=MAIL)
+app.add_typer(senders.app, name="sender", rich_help_panel=MAIL)
+app.add_typer(tenants.app, name="tenant", rich_help_panel=ADMINISTRATION)
+app.add_typer(keys.app, name="key", rich_help_panel=ADMINISTRATION)
 temporal_commands = typer.Typer(help="What Fencepost needs of a Temporal namespace.", no_args_is_help=True)
-app.add_typer(temporal_commands, name="temporal")
-
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+app.add_typer(temporal_commands, name="temporal", rich_help_panel=OPERATION)
 
 
-def _refuse(why: str, *, status: int = REFUSED) -> NoReturn:
-    print(f"fencepost: {why}", file=sys.stderr)
-    raise typer.Exit(status)
+def _run(body: Callable[[], _Result]) -> _Result:
+    return refusals.run(body, settings_kinds)
 
 
-def _run(body: Callable[[], Any]) -> Any:  # noqa: ANN401  (whatever the body gives)
-    """Run a command; every expected trouble is one line that names the fix."""
-    try:
-        return body()
-    except ValidationError as error:
-        _refuse_settings(error)
-    except Exception as error:
-        if (trouble := TROUBLES.get(type(error).__name__)) is None:
-            raise
-        if type(error).__name__ == "TemporalAwayError":
-            # Temporal's client still has a thread that looks for the server, and takes a normal exit down with it.
-            print(f"fencepost: {trouble}", file=sys.stderr, flush=True)
-            os._exit(REFUSED)
-        _refuse(trouble)
-
-
-def _refuse_settings(error: ValidationError) -> NoReturn:
-    """Say which settings are wrong, without their values: the loader's own text shows those beside it, too."""
-    prefixes = {kind.__name__: kind.model_config["env_prefix"] for kind in settings_kinds()}
-    for each in error.errors(include_input=False, include_url=False, include_context=False):
-        name = "".join(str(part) for part in each["loc"])
-        variable = f"{prefixes.get(error.title, '')}{name}".upper()
-        why = each["msg"].removeprefix("Value error, ") if each["type"] == "value_error" else each["type"]
-        print(f"fencepost: {variable}: {why}" if name else f"fencepost: {why}", file=sys.stderr)
-    _refuse("these settings can't be used; `fencepost settings` lists them all", status=BAD_USE)
-
-
-def _find_dev_stack() -> None:
-    """In a checkout with a running `make dev`, find its database and Temporal; what is set already wins."""
-    for folder in (Path.cwd(), *Path.cwd().parents):
-        told = folder / ".fencepost" / "dev.json"
-        if told.is_file():
-            stack = json.loads(told.read_text())
-            os.environ.setdefault("FENCEPOST_DATABASE_URL", stack["database_url"])
-            os.environ.setdefault("TEMPORAL_ADDRESS", stack["temporal_address"])
-            os.environ.setdefault("TEMPORAL_NAMESPACE", stack["temporal_namespace"])
-            return
-
-
-@app.command()
+@app.command(rich_help_panel=OPERATION)
 def api() -> None:
-    """Run the API: intake and reading, over HTTP. Settings: FENCEPOST_API_HOST, FENCEPOST_API_PORT, ..."""
+    """Run the API: intake and reading, over HTTP. Settings: FENCEPOST_API_HOST, FENCEPOST_API_PORT, ...
+
+    Example: FENCEPOST_API_PORT=8080 fencepost api
+    """
     from api.app import main as run_api
 
     _run(run_api)
 
 
-@app.command()
+@app.command(rich_help_panel=OPERATION)
 def worker() -> None:
-    """Run a Temporal worker: claims, submissions, the sweep. SIGTERM lets calls in flight end and be recorded."""
+    """Run a Temporal worker: claims, submissions, the sweep. SIGTERM lets calls in flight end and be recorded.
+
+    Example: FENCEPOST_WORKER_NAME=worker-1 fencepost worker
+    """
     from worker import main as run_worker
 
     _run(run_worker)
 
 
-@app.command()
+@app.command(rich_help_panel=OPERATION)
 def migrate() -> None:
     """Bring the database to this version's schema. Safe from several processes at once, and again.
 
-    Needs the role that owns the tables: FENCEPOST_DATABASE_URL=postgresql://fencepost_migrate:...@host/fencepost
+    Needs the role that owns the tables.
+
+    Example: FENCEPOST_DATABASE_URL=postgresql://fencepost_migrate:...@host/fencepost fencepost migrate
     """
     from db.engine import DatabaseSettings
     from db.migrate import migrate as migrate_database
@@ -127,7 +101,7 @@ def migrate() -> None:
     print("The database is at this version's schema.", file=sys.stderr)
 
 
-@app.command()
+@app.command(rich_help_panel=OPERATION)
 def sweep(
     *,
     once: Annotated[bool, typer.Option("--once", help="Sweep once and end; the Schedule does it for ever.")] = False,
@@ -138,8 +112,8 @@ def sweep(
     Example: fencepost sweep --once --json
     """
     if not once:
-        _refuse("say --once: Temporal's Schedule is what sweeps for ever", status=BAD_USE)
-    _find_dev_stack()
+        refuse("say --once: Temporal's Schedule is what sweeps for ever", status=BAD_USE)
+    find_dev_stack()
     done: SweepReply = _run(lambda: asyncio.run(_sweep_once()))
     result = {"settled": done.settled, "started": done.started, "failed": done.failed}
     print(json.dumps(result) if as_json else f"settled {done.settled}, started {done.started}, failed {done.failed}")
@@ -169,7 +143,7 @@ def temporal_setup() -> None:
 
     Example: TEMPORAL_ADDRESS=127.0.0.1:7233 fencepost temporal setup
     """
-    _find_dev_stack()
+    find_dev_stack()
     _run(lambda: asyncio.run(_set_up_temporal()))
     print("The namespace has the search attributes and the sweep's schedule.", file=sys.stderr)
 
@@ -185,9 +159,12 @@ async def _set_up_temporal() -> None:
     await ensure_sweep_schedule(client, every=every, update=False)
 
 
-@app.command()
+@app.command(rich_help_panel=OPERATION)
 def settings(*, as_json: Json = False) -> None:
-    """List every setting: its meaning, its default, its present value and where that comes from."""
+    """List every setting: its meaning, its default, its present value and where that comes from.
+
+    Example: fencepost settings --json
+    """
     rows = [row for kind in settings_kinds() for row in _rows(kind)]
     if as_json:
         print(json.dumps(rows, indent=2))
@@ -198,13 +175,16 @@ def settings(*, as_json: Json = False) -> None:
         print(f"{row['name']} = {row['value']}  ({row['source']}{default})\n    {row['meaning']}")
 
 
-def _rows(kind: type[BaseSettings]) -> list[dict[str, str]]:
+def _rows(kind: type["BaseSettings"]) -> list[dict[str, str]]:
+    from pydantic import SecretStr
+    from pydantic_core import PydanticUndefined
+
     rows = []
     for name, field in kind.model_fields.items():
         variable = f"{kind.model_config['env_prefix']}{name}".upper()
         given = os.environ.get(variable)
         default = "" if field.default is PydanticUndefined else str(field.default)
-        secret = field.annotation is SecretStr
+        secret = SecretStr in (field.annotation, *get_args(field.annotation))
         present = default if given is None else ("(hidden)" if secret else given)
         rows.append(
             {
@@ -218,7 +198,7 @@ def _rows(kind: type[BaseSettings]) -> list[dict[str, str]]:
     return rows
 
 
-@app.command()
+@app.command(rich_help_panel=OPERATION)
 def dev(
     *,
     directory: Annotated[Path, typer.Option("--dir", help="Where the data, logs and dev.json live.")] = Path(
@@ -240,9 +220,21 @@ def dev(
     raise typer.Exit(run_dev_stack(options))
 
 
-def main() -> None:
-    """Run the command line."""
-    app()
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line; bad use is one line, too."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        status = app(arguments, prog_name="fencepost", standalone_mode=False)
+    except TyperException as error:
+        context = getattr(error, "ctx", None)
+        # Where a command is missing, the help has been printed in place of a message.
+        if message := error.format_message():
+            name = context.command_path if context else "fencepost"
+            print(f"{name}: {' '.join(message.split())} See `{name} --help`.", file=sys.stderr)
+        sys.exit(error.exit_code)
+    sys.exit(status)
 
 
 if __name__ == "__main__":

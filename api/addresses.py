@@ -89,7 +89,7 @@ def _from_text(text: str, at: str) -> Address:
         raise _refusal(at, FaultCode.ADDRESS_INVALID, detail)
     words = _WORDS.findall(named["phrase"] or "")
     name = " ".join(re.sub(r"\\(.)", r"\1", word[1:-1]) if word.startswith('"') else word for word in words)
-    return _mailbox(named["spec"], _display_name(name, at), at)
+    return _mailbox(named["spec"], display_name(name, at), at)
 
 
 def _from_members(members: JsonObject, at: str) -> Address:
@@ -103,16 +103,16 @@ def _from_members(members: JsonObject, at: str) -> Address:
         raise _refusal(f"{at}/address", FaultCode.REQUIRED, "The address is missing.")
     if not isinstance(address, str):
         raise _refusal(f"{at}/address", FaultCode.WRONG_TYPE, "An address is a string.")
-    return _mailbox(address, _display_name(name or "", f"{at}/name"), f"{at}/address")
+    return _mailbox(address, display_name(name or "", f"{at}/name"), f"{at}/address")
 
 
-def _display_name(text: str, at: str) -> str | None:
+def display_name(text: str, at: str) -> str | None:
+    """Return a display name without the spaces around it; an empty one is none. Raises `InvalidRequest`."""
     if any(unicodedata.category(character) in _UNPRINTABLE or character in _BIDI for character in text):
         raise _refusal(at, FaultCode.NAME_INVALID, "A name must not hold line breaks or control characters.")
-    name = text.strip()
-    if len(name) > MAX_NAME_LENGTH:
+    if len(text) > MAX_NAME_LENGTH:
         raise _refusal(at, FaultCode.TOO_LONG, f"A name has at most {MAX_NAME_LENGTH} characters.")
-    return name or None
+    return text.strip() or None
 
 
 def _mailbox(spec: str, name: str | None, at: str) -> Address:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Literal
+from typing import Literal
 
 import uvicorn
 from fastapi import FastAPI
@@ -12,7 +12,7 @@ from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from temporalio.client import Client
 
-from api import health, messages, problems
+from api import health, messages, openapi, problems, senders, templates, tenant_keys, tenants
 from api.auth import Authenticator
 from api.intake import Intake
 from api.pages import Cursors
@@ -25,6 +25,10 @@ from db.intake import IntakeStore
 from db.rates import RateLimits
 from db.reading import MessageReader
 from db.records import MessageRef
+from db.senders import SenderStore
+from db.templates import TemplateStore
+from db.tenant_keys import TenantKeyStore
+from db.tenants import TenantStore
 from workflows import logs
 from workflows.temporal import connect, start_message
 
@@ -81,6 +85,11 @@ def create_app(settings: ApiSettings, engine: Engine, temporal: Client) -> FastA
         redirect_slashes=False,
     )
     pepper = settings.key_pepper.get_secret_value().encode()
+    app.state.tenants = TenantStore(engine)
+    app.state.tenant_keys = TenantKeyStore(engine)
+    app.state.mint = tenant_keys.Mint(environment=settings.environment, pepper=pepper)
+    app.state.senders = SenderStore(engine)
+    app.state.templates = TemplateStore(engine)
     app.state.authenticator = Authenticator(
         CredentialStore(engine), _rates(settings, engine), pepper=pepper, environment=settings.environment
     )
@@ -90,9 +99,13 @@ def create_app(settings: ApiSettings, engine: Engine, temporal: Client) -> FastA
     app.state.temporal = temporal
     problems.install(app)
     app.include_router(messages.router)
+    app.include_router(senders.router)
+    app.include_router(templates.router)
+    app.include_router(tenants.router)
+    app.include_router(tenant_keys.router)
     app.include_router(health.router)
     app.add_middleware(RequestLog)
-    _describe(app)
+    openapi.describe(app)
     return app
 
 
@@ -100,34 +113,6 @@ def _rates(settings: ApiSettings, engine: Engine) -> RateLimits | None:
     if settings.rate_per_second is None:
         return None
     return RateLimits(engine, per_second=settings.rate_per_second, burst=settings.rate_burst)
-
-
-def _describe(app: FastAPI) -> None:
-    """Make OpenAPI true where FastAPI can't know: how a caller authenticates, and that it has no error of its own."""
-    generate = app.openapi
-
-    def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            schema = generate()
-            components = schema["components"]
-            components["securitySchemes"] = {"api_key": {"type": "http", "scheme": "bearer", "bearerFormat": "fp_..."}}
-            for unused in ("HTTPValidationError", "ValidationError"):
-                components["schemas"].pop(unused, None)
-            for path, calls in schema["paths"].items():
-                for call in calls.values():
-                    if path.startswith("/v1/"):
-                        call["security"] = [{"api_key": []}]
-                    _drop_framework_error(call["responses"])
-            app.openapi_schema = schema
-        return app.openapi_schema
-
-    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's own way to extend its document
-
-
-def _drop_framework_error(responses: dict[str, Any]) -> None:
-    content = responses.get("422", {}).get("content", {}).get("application/json", {})
-    if content.get("schema", {}).get("$ref", "").endswith("/HTTPValidationError"):
-        del responses["422"]
 
 
 async def serve() -> None:

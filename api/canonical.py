@@ -36,13 +36,18 @@ def canonical_json(value: JsonValue) -> bytes:
     return rfc8785.dumps(value)
 
 
-def canonical_context(command: SendCommand) -> JsonObject:
-    """Return the context as its canonical bytes read, which is what templates are to be rendered from.
+def canonical_context(context: JsonObject) -> JsonObject:
+    """Return a context as its canonical bytes read, which is what templates are rendered from.
 
     Two commands with one hash then cannot render differently: `1.0` has become `1`.
     """
-    context: JsonObject = json.loads(canonical_json(command.context), parse_int=_number)
-    return context
+    return read_canonical(canonical_json(context))
+
+
+def read_canonical(canonical: bytes) -> JsonObject:
+    """Return the object that these canonical bytes are."""
+    read: JsonObject = json.loads(canonical, parse_int=_number)
+    return read
 
 
 def resolve(command: SendCommand, defaults: ResolvedDefaults) -> SendCommand:
@@ -51,7 +56,7 @@ def resolve(command: SendCommand, defaults: ResolvedDefaults) -> SendCommand:
         command,
         reply_to=command.reply_to or defaults.sender_reply_to,
         purpose=command.purpose or defaults.purpose,
-        context=canonical_context(command),
+        context=canonical_context(command.context),
     )
 
 

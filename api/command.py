@@ -18,6 +18,7 @@ MAX_HEADERS: Final = 15
 MAX_HEADER_VALUE: Final = 995
 MAX_HEADER: Final = 996
 MAX_TAGS: Final = 20
+MAX_IDEMPOTENCY_KEY: Final = 255
 MAX_VERSION: Final = 2**31 - 1
 
 TAG: Final = r"[A-Za-z0-9_-]{1,256}"
@@ -106,7 +107,7 @@ def parse_idempotency_key(values: Sequence[str]) -> str:
     key = values[0]
     if len(key) > 1 and key.startswith('"') and key.endswith('"'):
         key = key[1:-1]
-    if len(values) > 1 or not key.strip(" ") or not re.fullmatch(r"[ -~]{1,255}", key):
+    if len(values) > 1 or not key.strip(" ") or not re.fullmatch(rf"[ -~]{{1,{MAX_IDEMPOTENCY_KEY}}}", key):
         raise IdempotencyKeyInvalid
     return key
 

@@ -16,8 +16,9 @@ from struct import Struct
 from threading import Lock
 from typing import Final
 
-#: What a call may take besides what its worker holds already.
-MEMORY_BYTES: Final = 64 * 2**20
+#: What a call may take besides what its worker holds already; with the stack, under 50 MB.
+MEMORY_BYTES: Final = 40 * 10**6
+STACK_BYTES: Final = 8 * 2**20
 #: Far beyond any call: only a keeper that was stopped or starved takes this long.
 WALL_SECONDS: Final = 10.0
 
@@ -133,6 +134,7 @@ def _work(connection: Connection, function: Function) -> None:
     """Be the worker; never returns."""
     try:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        _lower(resource.RLIMIT_STACK, STACK_BYTES)
         while True:
             frame = connection.recv_bytes()
             _bound_memory()
@@ -148,9 +150,13 @@ def _work(connection: Connection, function: Function) -> None:
 def _bound_memory() -> None:
     # What RLIMIT_DATA counts is the sixth number in proc_pid_statm(5).
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5])
-    soft = pages * resource.getpagesize() + MEMORY_BYTES
-    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    resource.setrlimit(resource.RLIMIT_DATA, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
+    _lower(resource.RLIMIT_DATA, pages * resource.getpagesize() + MEMORY_BYTES)
+
+
+def _lower(kind: int, soft: int) -> None:
+    """Set a soft limit, beneath the hard one that somebody may have set for us."""
+    _, hard = resource.getrlimit(kind)
+    resource.setrlimit(kind, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard))
 
 
 def _keep(connection: Connection, function: Function) -> None:

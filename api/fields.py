@@ -15,7 +15,7 @@ from api.strict_json import JsonObject, JsonValue
 KEY: Final = r"[a-z0-9][a-z0-9_-]{0,63}"
 PURPOSE: Final = r"[a-z0-9_]{1,32}"
 #: RFC 3339 section 5.6, with at most the microseconds that Postgres keeps.
-TIME: Final = r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?(?:[Zz]|[+-]\d{2}:\d{2})"
+TIME: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.][0-9]{1,6})?(?:[Zz]|[+-][0-9]{2}:[0-9]{2})"
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 

@@ -112,18 +112,10 @@ class Intake:
             sender_reply_to=_addresses(sender.reply_to),
             purpose=template.purpose,
         )
+        # Before anything else is made of the context, which may be too large; and in a thread, since it waits for a
+        # process of its own.
+        rendered = await asyncio.to_thread(rendering.render, rendering.TemplateParts.of(template), command.context)
         resolved = resolve(command, defaults)
-        # In a thread: rendering waits for a process of its own.
-        rendered = await asyncio.to_thread(
-            rendering.render,
-            rendering.TemplateParts(
-                subject=template.subject,
-                text=template.text,
-                html=template.html,
-                context_schema=dict(template.context_schema),
-            ),
-            resolved.context,
-        )
         return NewMessage(
             ref=MessageRef(
                 id=new_message_id(),

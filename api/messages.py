@@ -5,18 +5,18 @@ from datetime import datetime
 from typing import Annotated, Any, Final, cast
 from uuid import UUID
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import JSONResponse
 
 from api.auth import Authenticator, Scope
 from api.bodies import read_json_body
 from api.command import TAG, IdempotencyKeyInvalid, IdempotencyKeyMissing, parse_command, parse_idempotency_key
-from api.command_schema import SEND_COMMAND_SCHEMA, anchored
+from api.command_schema import IDEMPOTENCY_KEY, SEND_COMMAND_SCHEMA, TIME_SCHEMA, anchored
 from api.fields import PURPOSE
 from api.intake import Intake, Verdict
 from api.pages import LINK_HEADER, PAGE_PARAMETERS, Cursors, PageBody, Query, page
 from api.problems import Code, Problem, documented
-from api.schemas import ListedMessageBody, MessageBody
+from api.schemas import ListedMessageBody, MessageBody, located
 from db.ids import MessageId
 from db.lifecycle import State
 from db.reading import MessageFilter, MessageReader, Place
@@ -26,10 +26,20 @@ router = APIRouter(prefix="/v1/messages", tags=["messages"])
 _REPLAYED: Final = {
     "Idempotent-Replayed": {
         "description": "`true`: this command was accepted before, and this is its message as it now stands.",
+        "required": True,
         "schema": {"type": "string", "enum": ["true"]},
     }
 }
-_LOCATION: Final = {"Location": {"description": "Where the message is read.", "schema": {"type": "string"}}}
+_LOCATION: Final = located("the message")
+_IDEMPOTENCY_KEY: Final = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": True,
+    "description": "1 to 255 printable ASCII characters, yours to choose; a UUID does. The same key and command give"
+    " the same message for ever, the same key and another command 409. One pair of quotes around it is taken off.",
+    "schema": IDEMPOTENCY_KEY,
+    "example": "order-17-receipt",
+}
 _LINKS: Final = {
     "read": {"operationId": "get_message", "parameters": {"message_id": "$response.body#/id"}},
     "list": {"operationId": "list_messages", "parameters": {"query.purpose": "$response.body#/purpose"}},
@@ -47,13 +57,13 @@ _FILTERS: Final[list[dict[str, Any]]] = [
         "name": "created_after",
         "in": "query",
         "description": "RFC 3339, inclusive.",
-        "schema": {"type": "string", "format": "date-time"},
+        "schema": TIME_SCHEMA,
     },
     {
         "name": "created_before",
         "in": "query",
         "description": "RFC 3339, exclusive.",
-        "schema": {"type": "string", "format": "date-time"},
+        "schema": TIME_SCHEMA,
     },
 ]
 _UUID: Final = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
@@ -95,19 +105,11 @@ _ALWAYS: Final = (Code.UNAUTHENTICATED, Code.FORBIDDEN, Code.UNAVAILABLE, Code.I
         ),
     },
     openapi_extra={
+        "parameters": [_IDEMPOTENCY_KEY],
         "requestBody": {"required": True, "content": {"application/json": {"schema": SEND_COMMAND_SCHEMA}}},
     },
 )
-async def send_message(
-    request: Request,
-    idempotency_key: Annotated[  # noqa: ARG001  (for OpenAPI; read from the raw headers, since two must be seen)
-        str | None,
-        Header(
-            description="Required. 1 to 255 printable ASCII characters, yours to choose; a UUID does. The same key and"
-            " command give the same message for ever, the same key and another command 409.",
-        ),
-    ] = None,
-) -> Response:
+async def send_message(request: Request) -> Response:
     """Accept a command, once for ever.
 
     Sending it again, at any later time, gives the same message as it now stands, and sends nothing.
@@ -195,7 +197,9 @@ def _filter(query: Query) -> MessageFilter:
     summary="Read a message",
     responses={200: {"description": "The message as it stands."}, **documented(*_ALWAYS, Code.NOT_FOUND)},
 )
-async def get_message(request: Request, message_id: str) -> MessageBody:
+async def get_message(
+    request: Request, message_id: Annotated[str, Path(json_schema_extra={"format": "uuid"})]
+) -> MessageBody:
     """Read a message: its state, attempts and timeline, redacted. Somebody else's id answers like none."""
     authenticator = cast("Authenticator", request.app.state.authenticator)
     reader = cast("MessageReader", request.app.state.reader)

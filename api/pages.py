@@ -43,13 +43,13 @@ PAGE_PARAMETERS: Final[list[dict[str, Any]]] = [
         "name": "cursor",
         "in": "query",
         "description": "`next_cursor` of the page before, with the same filters.",
-        "schema": {"type": "string"},
+        "schema": {"type": "string", "pattern": "^[A-Za-z0-9_-]+$"},
     },
 ]
 LINK_HEADER: Final = {
     "Link": {
         "description": 'The next page, `<...>; rel="next"` (RFC 8288); absent at the end.',
-        "schema": {"type": "string"},
+        "schema": {"type": "string", "pattern": '^<[^>]+>; rel="next"$'},
     }
 }
 

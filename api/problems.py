@@ -5,23 +5,45 @@ from dataclasses import asdict
 from enum import StrEnum
 from http import HTTPStatus
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.routing import iter_route_contexts
 from pydantic import BaseModel, Field
+from pydantic.config import JsonDict
+from pydantic.json_schema import SkipJsonSchema
 from starlette.exceptions import HTTPException
 
 from api.confinement import ConfinementUnavailableError
-from api.faults import Fault, InvalidRequest
+from api.faults import Fault, FaultCode, InvalidRequest
 from db.engine import UnavailableError
-
-_log = structlog.get_logger(__name__)
 
 #: After this many seconds, asking again is worth it; Postgres answers again within ten of its return.
 _RETRY_AFTER_SECONDS: Final = 2
+
+
+_MEDIA_TYPE: Final = "application/problem+json"
+_RETRY_AFTER: Final = {
+    "Retry-After": {
+        "description": "After so many seconds, asking again is worth it.",
+        "required": True,
+        "schema": {"type": "integer", "minimum": 1},
+    }
+}
+#: The headers of an error, by its status.
+_HEADERS: Final[dict[int, dict[str, Any]]] = {
+    401: {
+        "WWW-Authenticate": {
+            "description": "RFC 6750.",
+            "required": True,
+            "schema": {"type": "string", "enum": ["Bearer"]},
+        }
+    },
+    429: _RETRY_AFTER,
+    503: _RETRY_AFTER,
+}
 
 
 class Code(StrEnum):
@@ -35,6 +57,8 @@ class Code(StrEnum):
     SENDER_NOT_FOUND = "sender_not_found"
     SENDER_DISABLED = "sender_disabled"
     TENANT_DISABLED = "tenant_disabled"
+    SENDER_EXISTS = "sender_exists"
+    KEY_NOT_ACTIVE = "key_not_active"
     CURSOR_INVALID = "cursor_invalid"
     RATE_LIMITED = "rate_limited"
     UNAUTHENTICATED = "unauthenticated"
@@ -58,6 +82,8 @@ ERRORS: Final = MappingProxyType(
         Code.SENDER_NOT_FOUND: (422, "There is no such sender."),
         Code.SENDER_DISABLED: (403, "This sender is switched off."),
         Code.TENANT_DISABLED: (403, "This tenant is switched off."),
+        Code.SENDER_EXISTS: (409, "This key is another sender's; PATCH changes a sender."),
+        Code.KEY_NOT_ACTIVE: (409, "This API key is revoked, expired or rotated already."),
         Code.CURSOR_INVALID: (400, "This cursor is not one that this list gave; begin without one."),
         Code.RATE_LIMITED: (429, "This tenant asks for more than its rate; Retry-After says when to ask again."),
         Code.UNAUTHENTICATED: (401, "A valid API key is needed: Authorization: Bearer fp_..."),
@@ -82,23 +108,35 @@ class Problem(Exception):  # noqa: N818  (named like what it becomes)
         self.headers = dict(headers or {})
 
 
+def _without_default(schema: JsonDict) -> None:
+    """Leave out a default that stands for an absent member, and is never in an answer."""
+    del schema["default"]
+
+
 class FaultBody(BaseModel):
     """One fault of a request."""
 
-    pointer: str = Field(description="JSON pointer (RFC 6901) into the body, or to the parent of what is at fault.")
-    code: str
-    detail: str
+    pointer: str = Field(
+        description="JSON pointer (RFC 6901) into the body, or to the parent of what is at fault.",
+        json_schema_extra={"format": "json-pointer"},
+    )
+    code: FaultCode
+    detail: str = Field(description="For people.")
 
 
 class ProblemBody(BaseModel):
     """An error (RFC 9457). `code` is stable; no error repeats what was sent."""
 
-    type: str
-    title: str
-    status: int
+    type: str = Field(pattern="^urn:fencepost:problem:[a-z_]+$")
+    title: str = Field(description="For people; the same for each error of this code.")
+    status: int = Field(ge=400, le=599, description="The status of the answer.")
     code: Code
-    request_id: str
-    errors: list[FaultBody] | None = None
+    request_id: str = Field(pattern="^[0-9a-f]{32}$", description="`X-Request-Id` of the answer.")
+    errors: Annotated[list[FaultBody], Field(min_length=1)] | SkipJsonSchema[None] = Field(
+        default=None,
+        description="What is at fault; absent where that is no field.",
+        json_schema_extra=_without_default,
+    )
 
 
 def answer(request: Request, problem: Problem) -> JSONResponse:
@@ -118,36 +156,47 @@ def answer(request: Request, problem: Problem) -> JSONResponse:
     }
     if problem.faults:
         body["errors"] = [asdict(fault) for fault in problem.faults]
-    return JSONResponse(body, status_code=status, headers=headers, media_type="application/problem+json")
+    return JSONResponse(body, status_code=status, headers=headers, media_type=_MEDIA_TYPE)
 
 
 def documented(*codes: Code) -> dict[int | str, dict[str, Any]]:
-    """Describe the errors of a call for OpenAPI, each status with its codes and an example."""
+    """Describe the errors of a call for OpenAPI: each status with its headers, its codes, and an example of each."""
     by_status: dict[int | str, dict[str, Any]] = {}
     for code in codes:
         status, title = ERRORS[code]
-        entry = by_status.setdefault(
-            status,
-            {
-                "model": ProblemBody,
-                "description": HTTPStatus(status).phrase,
-                "content": {"application/problem+json": {}},
-            },
-        )
-        examples = entry["content"]["application/problem+json"].setdefault("examples", {})
-        examples[str(code)] = {
-            "value": {
-                "type": f"urn:fencepost:problem:{code}",
-                "title": title,
-                "status": status,
-                "code": str(code),
-                "request_id": "0192f0c0e5b07a3c9f0d5a0d6a1b2c3d",
-            }
+        content = by_status.setdefault(status, _described(status))["content"][_MEDIA_TYPE]
+        content["schema"]["properties"]["code"]["enum"].append(str(code))
+        value = {
+            "type": f"urn:fencepost:problem:{code}",
+            "title": title,
+            "status": status,
+            "code": str(code),
+            "request_id": "0192f0c0e5b07a3c9f0d5a0d6a1b2c3d",
         }
+        if code is Code.INVALID_REQUEST:
+            detail = "The body has a member that this call doesn't know."
+            value["errors"] = [{"pointer": "", "code": str(FaultCode.UNKNOWN_FIELD), "detail": detail}]
+        content["examples"][str(code)] = {"value": value}
     return by_status
 
 
-_OF_STATUS: Final = {404: Code.NOT_FOUND, 405: Code.METHOD_NOT_ALLOWED}
+def _described(status: int) -> dict[str, Any]:
+    schema = {
+        "$ref": f"#/components/schemas/{ProblemBody.__name__}",
+        "properties": {"status": {"const": status}, "code": {"enum": []}},
+    }
+    return {
+        "description": HTTPStatus(status).phrase,
+        "headers": _HEADERS.get(status, {}),
+        "content": {_MEDIA_TYPE: {"schema": schema, "examples": {}}},
+    }
+
+
+def _allowed(request: Request, named: str) -> str:
+    """Name all methods of an address (RFC 9110 section 15.5.6); the framework has named those of its first route."""
+    path = getattr(request.scope.get("route"), "path", None)
+    others = [route.methods or () for route in iter_route_contexts(request.app.routes) if route.path == path]
+    return ", ".join(sorted({*named.split(", "), *(method for methods in others for method in methods)}))
 
 
 def install(app: FastAPI) -> None:
@@ -161,14 +210,15 @@ def install(app: FastAPI) -> None:
                 return answer(request, Problem(Code.INVALID_REQUEST, faults=error.faults))
             case UnavailableError() | ConfinementUnavailableError():
                 return answer(request, Problem(Code.UNAVAILABLE))
-            case HTTPException() if error.status_code in _OF_STATUS:
-                return answer(request, Problem(_OF_STATUS[error.status_code], headers=error.headers))
+            case HTTPException(status_code=404):
+                return answer(request, Problem(Code.NOT_FOUND))
+            case HTTPException(status_code=405, headers={"Allow": named}):
+                return answer(request, Problem(Code.METHOD_NOT_ALLOWED, headers={"Allow": _allowed(request, named)}))
             case RequestValidationError():
                 # Only a path or query parameter gets here, since bodies are read by us: such an id never existed.
                 return answer(request, Problem(Code.NOT_FOUND))
             case _:
-                _log.error("request_failed", error=type(error).__name__, exc_info=error)
-                return answer(request, Problem(Code.INTERNAL))
+                raise error
 
     kinds = (
         Problem,
@@ -177,7 +227,6 @@ def install(app: FastAPI) -> None:
         ConfinementUnavailableError,
         HTTPException,
         RequestValidationError,
-        Exception,
     )
     for kind in kinds:
         app.add_exception_handler(kind, on_problem)

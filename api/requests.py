@@ -4,7 +4,10 @@ import time
 from uuid import uuid4
 
 import structlog
+from fastapi import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.problems import Code, Problem, answer
 
 _log = structlog.get_logger("api")
 
@@ -23,17 +26,23 @@ class RequestLog:
         request_id = uuid4().hex
         scope["fencepost.request_id"] = request_id
         status = 500
+        answering = False
         begun = time.perf_counter()
 
         async def send_with_id(message: Message) -> None:
-            nonlocal status
+            nonlocal status, answering
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, answering = message["status"], True
                 message = {**message, "headers": [*message["headers"], (b"x-request-id", request_id.encode())]}
             await send(message)
 
         try:
             await self._app(scope, receive, send_with_id)
+        except Exception as error:
+            _log.exception("request_failed", request_id=request_id, error=type(error).__name__)
+            if answering:
+                raise
+            await answer(Request(scope), Problem(Code.INTERNAL))(scope, receive, send_with_id)
         finally:
             route = scope.get("route")
             _log.info(

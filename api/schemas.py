@@ -18,6 +18,17 @@ Time = Annotated[
 ]
 
 
+def located(what: str) -> dict[str, Any]:
+    """Describe for OpenAPI the header that says where something is read."""
+    return {
+        "Location": {
+            "description": f"Where {what} is read.",
+            "required": True,
+            "schema": {"type": "string", "format": "uri-reference"},
+        }
+    }
+
+
 class TemplateBody(BaseModel):
     """The template version of a message."""
 

@@ -3,17 +3,18 @@
 import dataclasses
 import json
 import re
+import time
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Literal
 
 from minijinja import Environment, TemplateError
-from typing_extensions import override
 
 from api.context_schema import context_faults, schema_faults
+from api.derived_text import text_of
 from api.faults import Fault, FaultCode, InvalidRequest, refuse
-from api.rendering import Rendered
-from api.strict_json import JsonObject, JsonValue
+from api.strict_json import JsonObject
+from api.template_values import opaque
 
 #: Bytes of UTF-8, of all parts.
 MAX_RENDERED_BYTES: Final = 2**20
@@ -29,6 +30,12 @@ _FORBIDDEN: Final = re.compile(
     r"|\{[{%](?:(?![}%]\}).)*\|\s*safe\b",
     re.DOTALL,
 )
+#: Raw text; a comment or a block's tag, which write nothing; an output.
+_TAG: Final = re.compile(
+    r"\{%[-+]?\s*raw\b.*?\bendraw\s*[-+]?%\}|(?P<silent>\{#.*?#\}|\{%(?P<block>.*?)%\})|\{\{(?P<output>.*?)\}\}",
+    re.DOTALL,
+)
+_QUOTED: Final = re.compile(r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'""", re.DOTALL)
 #: minijinja's own let undefined values through even in its strict mode, and write nothing for them.
 _LENIENT_FILTERS: Final = (
     *("e", "escape", "urlencode", "tojson", "pprint", "indent", "truncate", "wordwrap"),
@@ -57,8 +64,9 @@ PartName = Literal["subject", "text", "html"]
 
 def answer(argument: bytes) -> bytes:
     """Do one task of `api.rendering`, JSON in and JSON out."""
+    began = time.process_time()
     task, *arguments = json.loads(argument)
-    rendered: Rendered | None = None
+    rendered: dict[PartName, str] = {}
     faults: Sequence[Fault] = ()
     try:
         match task:
@@ -66,16 +74,16 @@ def answer(argument: bytes) -> bytes:
                 faults = schema_faults(*arguments)
             case "check_part":
                 faults = list(_check_part(*arguments))
-            case "check_context":
-                faults = context_faults(*arguments)
+            case "check_derived":
+                faults = list(_textless_faults(*arguments))
             case "render":
                 rendered = _render(*arguments)
             case _:
                 raise ValueError(task)
     except InvalidRequest as refusal:
         faults = refusal.faults
-    content = None if rendered is None else dataclasses.asdict(rendered)
-    return json.dumps({"faults": [dataclasses.asdict(fault) for fault in faults], "rendered": content}).encode()
+    told = [dataclasses.asdict(fault) for fault in faults]
+    return json.dumps({"faults": told, "rendered": rendered, "cpu_seconds": time.process_time() - began}).encode()
 
 
 def _check_part(name: PartName, source: str, schema: JsonObject) -> Iterator[Fault]:
@@ -95,21 +103,73 @@ def _check_part(name: PartName, source: str, schema: JsonObject) -> Iterator[Fau
             yield from (dataclasses.replace(fault, pointer=at) for fault in fatal)
             return
     variables = environment.undeclared_variables_in_template(name) - environment.globals.keys()
-    properties = schema.get("properties", {})
-    if schema.get("additionalProperties") is False and isinstance(properties, dict) and variables - properties.keys():
-        yield _fault(at, FaultCode.TEMPLATE_UNDEFINED, "The template uses a variable that the schema doesn't allow.")
+    yield from _undeclared_faults(name, source, variables, schema)
 
 
-def _render(subject: str, text: str, html: str | None, context: JsonObject) -> Rendered:
+def _undeclared_faults(name: PartName, source: str, variables: set[str], schema: JsonObject) -> Iterator[Fault]:
+    """Compare the variables that a part uses with those that the schema names; without `properties` it is open."""
+    properties = schema.get("properties")
+    unknown = variables - properties.keys() if isinstance(properties, dict) else set()
+    if unknown:
+        line = _first_line_with(unknown, source)
+        where = f"(The {name} part.)" if line is None else f"(The {name} part, line {line}.)"
+        detail = f"The template uses a variable that the schema's properties don't name. {where}"
+        yield _fault(f"/{name}", FaultCode.TEMPLATE_UNDEFINED, detail)
+
+
+def _first_line_with(names: set[str], source: str) -> int | None:
+    """Find where a part first uses one of these variables; minijinja tells their names only."""
+    word = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, names))})(?!\w|\s*=[^=])")
+    for tag in _TAG.finditer(source):
+        inside = tag["block"] or tag["output"] or ""
+        found = word.search(_QUOTED.sub(lambda quoted: " " * len(quoted[0]), inside))
+        if found:
+            return source.count("\n", 0, tag.start() + len("{{") + found.start()) + 1
+    return None
+
+
+def _textless_faults(html: str) -> Iterator[Fault]:
+    """Tell of an HTML part that shows no text, also where each of its values and branches is there to be seen."""
+    try:
+        bare = _render_part(_environment("chainable"), "html", html, {})
+    except InvalidRequest:
+        bare = ""
+    # A value that is a link, too.
+    full = _TAG.sub(lambda tag: "" if tag["silent"] else "x:x", html)
+    try:
+        if _is_blank(_derive(bare)) and _is_blank(_derive(full)):
+            yield _fault("/html", FaultCode.REQUIRED, "The HTML shows no text, so the version needs a text part.")
+    except InvalidRequest as refusal:
+        yield from (dataclasses.replace(fault, pointer="/html") for fault in refusal.faults)
+
+
+def _render(
+    subject: str, text: str | None, html: str | None, schema: JsonObject, context: JsonObject
+) -> dict[PartName, str]:
+    refuse(context_faults(schema, context, "/context"))
     environment = _environment("strict")
-    values = {name: _opaque(value) for name, value in context.items()}
-    rendered = Rendered(
-        subject=_render_part(environment, "subject", subject, values),
-        text=_render_part(environment, "text", text, values),
-        html=None if html is None else _render_part(environment, "html", html, values),
-    )
+    values = {name: opaque(value) for name, value in context.items()}
+    sources: tuple[tuple[PartName, str | None], ...] = (("subject", subject), ("text", text), ("html", html))
+    rendered = {name: _render_part(environment, name, source, values) for name, source in sources if source is not None}
     refuse(_rendered_faults(rendered))
+    if "text" not in rendered:
+        rendered["text"] = _derive(rendered["html"])
+        refuse(_rendered_faults(rendered))
+    if _is_blank(rendered["text"]):
+        refuse([_fault("/context", FaultCode.TEMPLATE_FAILED, "With these values, the message has no text.")])
     return rendered
+
+
+def _derive(html: str) -> str:
+    try:
+        return text_of(html)
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001, S110  # both libraries raise errors of any kind, for deep nesting too
+        pass
+    # Outside of the except clause, so that the library's error, which may quote, doesn't go with it.
+    detail = "No text can be derived from this HTML; with a text part, none has to be."
+    raise InvalidRequest(_fault("/context", FaultCode.TEMPLATE_FAILED, detail))
 
 
 def _render_part(environment: Environment, name: PartName, source: str, values: dict[str, object]) -> str:
@@ -130,13 +190,16 @@ def _render_part(environment: Environment, name: PartName, source: str, values: 
     raise InvalidRequest(_fault("/context", code, detail))
 
 
-def _rendered_faults(rendered: Rendered) -> Iterator[Fault]:
+def _rendered_faults(rendered: dict[PartName, str]) -> Iterator[Fault]:
     at = "/context"
-    if not _is_one_line(rendered.subject):
+    if not _is_one_line(rendered["subject"]):
         yield _fault(at, FaultCode.SUBJECT_NOT_ONE_LINE, "The rendered subject has a line break or control character.")
-    if len(rendered.subject) > MAX_SUBJECT_LENGTH:
+    if len(rendered["subject"]) > MAX_SUBJECT_LENGTH:
         yield _fault(at, FaultCode.RENDERED_TOO_LARGE, f"A subject has at most {MAX_SUBJECT_LENGTH} characters.")
-    if len("".join((rendered.subject, rendered.text, rendered.html or "")).encode()) > MAX_RENDERED_BYTES:
+    whole = "".join(rendered.values())
+    if "\0" in whole:
+        yield _fault(at, FaultCode.TEMPLATE_FAILED, "A message can't hold U+0000.")
+    if len(whole.encode()) > MAX_RENDERED_BYTES:
         yield _fault(at, FaultCode.RENDERED_TOO_LARGE, f"A message has at most {MAX_RENDERED_BYTES} bytes.")
 
 
@@ -185,65 +248,6 @@ def _is_one_line(text: str) -> bool:
     return not any(unicodedata.category(character) in _LINE_BREAKING for character in text)
 
 
-def _opaque(value: JsonValue) -> object:
-    """Return a value as a template may see it; minijinja would show the attributes of Python's own objects."""
-    match value:
-        case dict():
-            return _Object(value)
-        case list():
-            return _Array(value)
-        case _:
-            return value
-
-
-class _Object:
-    """A JSON object with its members and nothing else."""
-
-    __slots__ = ("_members", "_misses_items")
-
-    def __init__(self, members: JsonObject) -> None:
-        self._members = members
-        self._misses_items = False
-
-    @property
-    def items(self) -> None:
-        """What minijinja looks for to know a mapping, and again in place of a member `items` that isn't there."""
-        if self._misses_items:
-            self._misses_items = False
-            raise AttributeError
-
-    def __getitem__(self, name: str) -> object:
-        if name not in self._members:
-            self._misses_items = name == "items"
-            raise KeyError
-        return _opaque(self._members[name])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._members)
-
-    def __len__(self) -> int:
-        return len(self._members)
-
-    @override
-    def __str__(self) -> str:
-        return json.dumps(self._members, ensure_ascii=False)
-
-
-@Sequence.register
-class _Array:
-    """A JSON array with its items and nothing else."""
-
-    __slots__ = ("_items",)
-
-    def __init__(self, items: list[JsonValue]) -> None:
-        self._items = items
-
-    def __getitem__(self, index: int) -> object:
-        return _opaque(self._items[index])
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    @override
-    def __str__(self) -> str:
-        return json.dumps(self._items, ensure_ascii=False)
+def _is_blank(text: str) -> bool:
+    """Tell whether nothing is to be seen: mails are padded with spaces and joiners of no width."""
+    return all(unicodedata.category(character)[0] in "ZC" for character in text)

@@ -1,4 +1,4 @@
-"""API keys as they are stored: found by their public half, and never with their secret."""
+"""API keys as they are checked: found by their public half, with the hash of their secret."""
 
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -30,8 +30,9 @@ class Credential:
 
 
 _ID: Final = sa.bindparam("credential_id", type_=sa.Text)
+_NOW: Final = sa.func.clock_timestamp()
 _USE_NOTED: Final = sa.func.coalesce(
-    credentials.c.last_used_at > sa.func.clock_timestamp() - sa.literal(_USE_NOTED_EVERY, sa.Interval), sa.false()
+    credentials.c.last_used_at > _NOW - sa.literal(_USE_NOTED_EVERY, sa.Interval), sa.false()
 )
 
 CREDENTIAL: Final = (
@@ -40,7 +41,7 @@ CREDENTIAL: Final = (
         credentials.c.tenant_id,
         credentials.c.secret_hash,
         credentials.c.scopes,
-        sa.func.coalesce(credentials.c.expires_at <= sa.func.clock_timestamp(), sa.false()).label("expired"),
+        sa.func.coalesce(credentials.c.expires_at <= _NOW, sa.false()).label("expired"),
         credentials.c.revoked_at.is_not(None).label("revoked"),
         sa.func.coalesce(tenants.c.state == "active", sa.false()).label("tenant_active"),
         _USE_NOTED.label("use_noted"),
@@ -59,12 +60,12 @@ NOTE_USE: Final = (
         .with_for_update(skip_locked=True, key_share=True)
         .scalar_subquery()
     )
-    .values(last_used_at=sa.func.clock_timestamp())
+    .values(last_used_at=_NOW)
 )
 
 
 class CredentialStore:
-    """Reads and writes API keys. Raises UnavailableError for any trouble with Postgres."""
+    """Finds API keys, and notes their use. Raises UnavailableError for any trouble with Postgres."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self._engine = engine

@@ -16,7 +16,11 @@ from dev.diagram import ARCHITECTURE, drawn
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
-DOCUMENTS = [*sorted(ROOT.glob("*.md")), ROOT / "docs" / "request-hash.md", *DECISIONS]
+DOCUMENTS = [
+    *sorted(ROOT.glob("*.md")),
+    *(ROOT / "docs" / name for name in ("request-hash.md", "templates.md")),
+    *DECISIONS,
+]
 #: What a checkout doesn't have: made by commands, or somebody else's.
 ELSEWHERE = {".env", ".fencepost/dev.json"}
 #: `folder/file.ext` and `file.ext`, in backquotes; globs and patterns are none.

@@ -3,10 +3,15 @@
 import asyncio
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
+from api.auth import Scope
+from cli import app
 from tests.conftest import free_port
 
 ROOT = Path(__file__).parents[1]
@@ -80,17 +85,68 @@ async def test_a_database_that_is_away_is_one_line(words: list[str]) -> None:
 
 
 async def test_every_setting_is_listed_with_its_meaning_and_secrets_hidden() -> None:
-    status, said = await run("settings", "--json", FENCEPOST_KEY_PEPPER="canary" * 8, FENCEPOST_LEASE_SECONDS="90")
+    secrets = {f"FENCEPOST_{name}": "canary" * 8 for name in ("KEY_PEPPER", "API_KEY", "OPERATOR_KEY")}
+
+    status, said = await run("settings", "--json", FENCEPOST_LEASE_SECONDS="90", **secrets)
 
     assert status == 0
     assert "canary" not in said
-    assert '"value": "(hidden)"' in said
+    assert said.count('"value": "(hidden)"') == 3
     assert '"value": "90"' in said
 
 
-@pytest.mark.parametrize("words", [[], ["sweep"], ["migrate"], ["dev"], ["temporal", "setup"], ["settings"]], ids=str)
-async def test_every_command_has_help(words: list[str]) -> None:
+def every_command(command: Any, *words: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Give every command with the words that name it."""
+    if hasattr(command, "commands"):
+        for name, each in command.commands.items():
+            yield from every_command(each, *words, name)
+    else:
+        yield words, command
+
+
+COMMANDS = dict(every_command(get_command(app)))
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_command_has_help_with_an_example_of_itself(words: tuple[str, ...]) -> None:
+    _, _, example = COMMANDS[words].help.partition("Example: ")
+
+    assert f"fencepost {' '.join(words)}" in example
+
+
+@pytest.mark.parametrize("words", [[], ["send"], ["key", "issue"], ["temporal"]], ids=str)
+async def test_help_is_shown(words: list[str]) -> None:
     status, said = await run(*words, "--help")
 
     assert status == 0
-    assert "Usage:" in said
+    assert "Usage: fencepost" in said
+    assert ("Example: " in said) == (words in (["send"], ["key", "issue"]))
+
+
+async def test_no_words_at_all_are_bad_use_that_shows_the_help() -> None:
+    status, said = await run()
+
+    assert status == 2
+    assert [panel for panel in ("Sending mail", "Tenants and keys", "Running Fencepost") if panel in said] == [
+        "Sending mail",
+        "Tenants and keys",
+        "Running Fencepost",
+    ]
+
+
+@pytest.mark.parametrize("scope", [scope for scope in Scope if scope is not Scope.OPERATOR])
+def test_the_help_of_issue_names_every_scope_of_a_tenant(scope: Scope) -> None:
+    (option,) = [each for each in COMMANDS["key", "issue"].params if each.name == "scopes"]
+
+    assert scope in option.help
+
+
+async def test_a_start_loads_no_more_than_it_needs() -> None:
+    program = "import sys, cli; print([name for name in sys.argv[1:] if name in sys.modules])"
+    heavy = ("httpx", "rich", "pydantic", "sqlalchemy", "asyncpg", "temporalio", "boto3", "fastapi", "structlog")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", program, *heavy), cwd=ROOT, stdout=asyncio.subprocess.PIPE
+    )
+    said, _ = await asyncio.wait_for(process.communicate(), 60)
+
+    assert (process.returncode, said) == (0, b"[]\n")

@@ -1,5 +1,6 @@
 """The API in this process, on real Postgres, without Temporal: messages are accepted all the same."""
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from uuid import uuid4
 import asyncpg
 import httpx
 import pytest
+from fastapi import FastAPI
 from temporalio.client import Client
 
 from api import keys
@@ -19,7 +21,7 @@ from tests.conftest import Database, free_port
 from tests.factories import TENANT, make_tenant
 
 PEPPER = "pepper-pepper-pepper-pepper-pepper"
-EVERY_SCOPE = ["messages:send", "messages:read"]
+EVERY_SCOPE = ["messages:send", "messages:read", "senders", "templates"]
 
 
 async def make_key(
@@ -76,23 +78,35 @@ class Api:
     async def read(self, message_id: str) -> httpx.Response:
         return await self.http.get(f"/v1/messages/{message_id}", headers=self.authorized({}))
 
+    async def ask(self, method: str, path: str, body: Any = None) -> httpx.Response:
+        """Make any call, with a JSON body where one is given; bytes go out as they are."""
+        content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        headers = self.authorized({} if content is None else {"Content-Type": "application/json"})
+        return await self.http.request(method, path, headers=headers, content=content)
+
     def authorized(self, headers: dict[str, str]) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.key}", **headers}
 
 
 @asynccontextmanager
-async def serving(database_url: str, key: str) -> AsyncIterator[Api]:
-    """Serve the API on a database; nobody answers where Temporal should be."""
+async def application(database_url: str, **more: Any) -> AsyncIterator[FastAPI]:
+    """Make the API on a database, with more settings; nobody answers where Temporal should be."""
     engine = create_engine(DatabaseSettings.model_validate({"url": database_url}), application="tests")
     temporal = await Client.connect(f"127.0.0.1:{free_port()}", lazy=True)
     settings = ApiSettings.model_validate(
-        {"key_pepper": PEPPER, "address_key": "address-key-address-key-address-key", "environment": "test"}
+        {"key_pepper": PEPPER, "address_key": "address-key-address-key-address-key", "environment": "test", **more}
     )
-    app = create_app(settings, engine, temporal)
-    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://fencepost") as http:
-        yield Api(http=http, key=key)
+    yield create_app(settings, engine, temporal)
     await engine.dispose()
+
+
+@asynccontextmanager
+async def serving(database_url: str, key: str, **more: Any) -> AsyncIterator[Api]:
+    """Serve the API in this process, see `application`."""
+    async with application(database_url, **more) as app:
+        transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://fencepost") as http:
+            yield Api(http=http, key=key)
 
 
 @pytest.fixture
@@ -101,3 +115,9 @@ async def api(database: Database, superuser: asyncpg.Connection) -> AsyncIterato
     await make_tenant(superuser)
     async with serving(database.url("fencepost_api"), await make_key(superuser)) as api:
         yield api
+
+
+@pytest.fixture
+async def operator(api: Api, superuser: asyncpg.Connection) -> Api:
+    """Serve the same API for an operator's key."""
+    return Api(http=api.http, key=await make_key(superuser, None, scopes=["operator"]))

@@ -125,6 +125,7 @@ def test_a_name_with_a_line_break_or_control_character_is_refused(separator: str
         ({"address": "ada@example.com", "canary": 1}, "/to", FaultCode.UNKNOWN_FIELD),
         ({"address": "Ada <ada@example.com>"}, "/to/address", FaultCode.ADDRESS_INVALID),
         ({"address": "ada@example.com", "name": "x" * 201}, "/to/name", FaultCode.TOO_LONG),
+        ({"address": "ada@example.com", "name": "x" + " " * 200}, "/to/name", FaultCode.TOO_LONG),
         ({"address": "a" * 321}, "/to/address", FaultCode.TOO_LONG),
         ("a" * 100_000 + "@example.com", "/to", FaultCode.TOO_LONG),
         ("<" * 100_000, "/to", FaultCode.TOO_LONG),

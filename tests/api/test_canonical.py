@@ -143,7 +143,7 @@ def _command(context: str) -> SendCommand:
 
 
 def test_templates_see_the_canonical_context() -> None:
-    context = canonical_context(_command('{"one": 1.0, "big": 1e20, "zero": -0.0, "fraction": 12.50}'))
+    context = canonical_context(_command('{"one": 1.0, "big": 1e20, "zero": -0.0, "fraction": 12.50}').context)
 
     assert {name: repr(value) for name, value in context.items()} == {
         "one": "1",

@@ -371,6 +371,25 @@ async def test_other_paths_and_methods_are_problems_too(api: Api) -> None:
 BEGUN = UUID("33333333-3333-4333-8333-333333333333")
 
 
+async def test_what_goes_wrong_on_our_side_is_a_problem_with_the_request_id_that_the_log_has(
+    api: Api, superuser: asyncpg.Connection, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await superuser.execute("REVOKE SELECT ON timeline FROM fencepost_api")
+    try:
+        answer = await api.send(to="canary@example.com")
+    finally:
+        await superuser.execute("GRANT SELECT ON timeline TO fencepost_api")
+
+    assert answer.status_code == 500
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["code"] == "internal"
+    assert answer.json()["request_id"] == answer.headers["x-request-id"]
+    assert "timeline" not in answer.text
+    logged = capsys.readouterr().out
+    assert answer.headers["x-request-id"] in logged
+    assert "canary" not in logged
+
+
 async def test_a_leased_message_shows_its_lease(api: Api, superuser: asyncpg.Connection) -> None:
     message = await make_message(superuser, State.LEASED, AttemptRow(token=9_876_543_210))
 

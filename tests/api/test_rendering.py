@@ -4,7 +4,6 @@ import time
 
 import pytest
 
-from api.canonical import canonical_context
 from api.command import parse_command
 from api.faults import FaultCode, InvalidRequest
 from api.rendering import MAX_CONTEXT_BYTES, Rendered, TemplateParts, check_template, render
@@ -20,7 +19,7 @@ _NAME: JsonObject = {
 
 
 def _version(
-    subject: str = "Hello", text: str = "Hello", html: str | None = None, schema: JsonObject = _ANY
+    subject: str = "Hello", text: str | None = "Hello", html: str | None = None, schema: JsonObject = _ANY
 ) -> TemplateParts:
     return TemplateParts(subject=subject, text=text, html=html, context_schema=schema)
 
@@ -36,7 +35,7 @@ def _faults(version: TemplateParts, context: JsonObject) -> list[tuple[str, str]
 
 
 def _checked(
-    subject: str = "Hello", text: str = "Hello", html: str | None = None, schema: JsonObject = _ANY
+    subject: str = "Hello", text: str | None = "Hello", html: str | None = None, schema: JsonObject = _ANY
 ) -> list[tuple[str, str]]:
     return [(fault.pointer, fault.code) for fault in check_template(subject, text, html, schema)]
 
@@ -73,11 +72,11 @@ _CONTEXT: JsonObject = {
         ("{{ one }} {{ half }} {{ yes }}", "1 0.5 True"),
         ("{{ list|join('-') }} {{ list|length }} {{ list[0] }} {{ list[-1] }} {{ list|first }}", "1-2-3 3 1 3 1"),
         ("{% for item in list %}{{ loop.index }}:{{ item }};{% endfor %}", "1:1;2:2;3:3;"),
-        ("{% for name, value in object|items %}{{ name }}={{ value }};{% endfor %}", "items=[7];a=b;"),
+        ("{% for name, value in object|items %}{{ name }}={{ value }};{% endfor %}", "a=b;items=[7];"),
         ("{{ object.items[0] }} {{ object['a'] }} {{ object.a|upper }}", "7 b B"),
         ("{{ 2 in list }} {{ 'a' in object }} {{ list == list }} {{ object is mapping }}", "True True True True"),
-        ("{{ object }} {{ list }}", '{"items": [7], "a": "b"} [1, 2, 3]'),
-        ("{{ object|tojson }}", '{"items": [7], "a": "b"}'),
+        ("{{ object }} {{ list }}", '{"a": "b", "items": [7]} [1, 2, 3]'),
+        ("{{ object|tojson }}", '{"a": "b", "items": [7]}'),
         ("{% if missing is defined %}a{% else %}b{% endif %}{{ missing|default('c') }}", "bc"),
         ("{% set total = one + 2 %}{{ total * 3 }} {{ '%.2f'|format(half) }}", "9 0.50"),
         ("{% macro m(x) %}[{{ x }}]{% endmacro %}{{ m(one) }}", "[1]"),
@@ -177,21 +176,72 @@ def test_safe_is_not_there_by_any_other_way(source: str) -> None:
         render(_version(html=source), {"name": "<script>"})
 
 
-def test_a_variable_that_the_schema_rules_out_is_no_version() -> None:
-    assert _checked(text="{{ name }} {{ nam }}", schema=_NAME) == [("/text", FaultCode.TEMPLATE_UNDEFINED)]
-    assert _checked(text="{% for i in range(3) %}{{ name }}{{ i }}{{ loop.index }}{% endfor %}", schema=_NAME) == []
-    assert _checked(text="{{ anything }}") == []
+def test_a_variable_that_the_schema_does_not_name_is_no_version() -> None:
+    named: JsonObject = {"name": {}}
+    schemas: list[JsonObject] = [_NAME, {"properties": named, "additionalProperties": True}, {"properties": named}]
+
+    for schema in schemas:
+        assert _checked(text="{{ name }} {{ nam }}", schema=schema) == [("/text", FaultCode.TEMPLATE_UNDEFINED)]
+    own = "{% for i in range(3) %}{{ name }}{{ i }}{{ loop.index }}{% endfor %}{% set x = name %}{{ x }}"
+    macro = "{% macro m(a, b=1) %}{{ a }}{{ b }}{% endmacro %}{{ m(name, b=2) }}"
+    assert _checked(text=own + macro, schema=_NAME) == []
 
 
-@pytest.mark.parametrize(("subject", "text"), [("", "a"), (" \n", "a"), ("a", ""), ("a", "\n")])
-def test_subject_and_text_are_required(subject: str, text: str) -> None:
-    pointer = "/text" if subject == "a" else "/subject"
+@pytest.mark.parametrize("schema", [{}, {"type": "object"}, {"$ref": "#/$defs/a", "$defs": {"a": _NAME}}])
+def test_a_schema_without_properties_is_open(schema: JsonObject) -> None:
+    assert _checked(text="{{ anything }}", schema=schema) == []
 
-    assert _checked(subject, text, "<p>a</p>") == [(pointer, FaultCode.REQUIRED)]
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("{{ nam }}", 1),
+        ("{{ name }}\n{% if name %}\n{{ name ~ nam }}{% endif %}", 3),
+        ("{{ name }}\n{% for i in nam %}{% endfor %}", 2),
+        ("nam {# nam #} {% raw %}{{ nam }}{% endraw %}\n{{ name.nam }} {{ 'nam' }} {{ \"nam\" }}\n{{ nam }}", 3),
+        ("{{ name|replace(nam=1) }}\n{{ name == nam }}", 2),
+        ("{{\n\nnam }}", 3),
+        ("{{ '}}' ~ nam }}", None),
+    ],
+)
+def test_an_unknown_variable_s_line_is_told_and_not_its_name(source: str, line: int | None) -> None:
+    (fault,) = check_template("Hello", source, None, _NAME)
+
+    where = "(The text part.)" if line is None else f"(The text part, line {line}.)"
+    assert fault.detail == f"The template uses a variable that the schema's properties don't name. {where}"
+
+
+@pytest.mark.parametrize(
+    ("subject", "text", "html", "pointer"),
+    [
+        ("", "a", None, "/subject"),
+        (" \n", "a", None, "/subject"),
+        ("a", "", "<p>a</p>", "/text"),
+        ("a", "\n", None, "/text"),
+        ("a", "a", "", "/html"),
+        ("a", None, None, "/text"),
+    ],
+)
+def test_a_part_is_left_out_and_not_blank_and_one_of_text_and_html_is_required(
+    subject: str, text: str | None, html: str | None, pointer: str
+) -> None:
+    assert _checked(subject, text, html) == [(pointer, FaultCode.REQUIRED)]
 
 
 def test_every_part_s_fault_is_told_at_once() -> None:
-    assert [pointer for pointer, _ in _checked("{{", "{{", "{{")] == ["/subject", "/text", "/html"]
+    faults = _checked("{{", "{{", "{{", {"type": "no such type"})
+
+    assert [pointer for pointer, _ in faults] == ["/context_schema", "/subject", "/text", "/html"]
+
+
+def test_what_takes_too_much_is_told_last_and_spares_what_follows() -> None:
+    endless = "{% for a in range(100000) %}{% for b in [1] * 100000 %}{% endfor %}{% endfor %}{{ [1] * 100000000 }}"
+
+    assert _checked("{{", "{{ [1] * 100000000 }}", "{{") == [
+        ("/subject", FaultCode.TEMPLATE_SYNTAX),
+        ("/text", FaultCode.TEMPLATE_TOO_COSTLY),
+    ]
+    assert _checked(text=endless) == [("/text", FaultCode.TEMPLATE_TOO_COSTLY)]
 
 
 @pytest.mark.parametrize("separator", list("\n\r\v\f\x1c\x1d\x1e\x7f\x85\u2028\u2029\t"))
@@ -222,7 +272,7 @@ def test_a_message_too_large_is_refused() -> None:
 
 
 def test_a_table_from_a_context_of_full_size_is_no_abuse() -> None:
-    source = "{% for row in rows %}<tr><td>{{ row.sku|e }}</td><td>{{ row.price }}</td></tr>{% endfor %}"
+    source = "{% for row in rows %}<tr><td>{{ row.sku }}</td><td>{{ row.price }}</td></tr>{% endfor %}"
     row: JsonObject = {"properties": {"sku": {"pattern": "^A-"}, "price": {"type": "number"}}, "required": ["sku"]}
     schema: JsonObject = {"properties": {"rows": {"items": row}}}
     rows: list[JsonValue] = [{"sku": f"A-{number:07}", "price": 12.5} for number in range(1900)]
@@ -270,9 +320,20 @@ def test_a_render_takes_about_a_millisecond() -> None:
     assert (time.perf_counter() - started) / 100 < 0.02
 
 
-@pytest.mark.parametrize("context", ['{"n": 1}', '{"n": 1.0}', '{"n": 1e0}'])
+@pytest.mark.parametrize("context", ['{"n": 1, "o": {"b": 1, "a": 2}}', '{"o": {"a": 2e0, "b": 1.0}, "n": 1.0}'])
 def test_equal_commands_render_alike(context: str) -> None:
     body = '{"to":"ada@example.com","sender":"demo","template":{"key":"welcome","version":1},"context":%s}'
     command = parse_command((body % context).encode())
 
-    assert _text("{{ n }}", canonical_context(command)) == "1"
+    assert _text("{{ n }} {{ o }}", command.context) == '1 {"a": 2, "b": 1}'
+
+
+@pytest.mark.parametrize("source", ['{{ "\\u0000" }}', '{{ "%c"|format(0) }}'])
+def test_what_postgres_can_t_hold_is_refused(source: str) -> None:
+    assert _faults(_version(text=f"a{source}"), {}) == [("/context", FaultCode.TEMPLATE_FAILED)]
+
+
+@pytest.mark.parametrize("name", ["", " \n", "\u200b\u00ad"])
+def test_a_message_whose_text_shows_nothing_is_refused(name: str) -> None:
+    for version in (_version(text="{{ name }}"), _version(text=None, html="<p>{{ name }}</p>")):
+        assert _faults(version, {"name": name}) == [("/context", FaultCode.TEMPLATE_FAILED)]

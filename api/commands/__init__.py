@@ -1,0 +1,1 @@
+"""The commands of `fencepost` that talk to the API, and what all commands share; `cli.py` puts them together."""
