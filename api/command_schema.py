@@ -37,10 +37,11 @@ IDEMPOTENCY_KEY: Final[JsonObject] = {
     "pattern": anchored(r'[!#-~][ -~]{0,254}|"(?:[ -~]{0,253}[!#-~])?|" {0,254}[!-~][ -~]{0,254}"'),
 }
 _ATOM: Final = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]"
-_HOST: Final = r"(?:[A-Za-z0-9](?:-*[A-Za-z0-9]){0,62}\.)+(?:[A-Za-z0-9]-*){0,62}[A-Za-z]"
+_HOST: Final = r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)+(?:[A-Za-z0-9][A-Za-z0-9-]{0,61})?[A-Za-z]"
 #: With any letter outside ASCII. Which of those may stand in a domain (IDNA 2008) is beyond a pattern.
 _IDN: Final = r"[A-Za-z0-9.-]*[^\u0000-\u007f][^\u0000-,/:-@\[-`{-\u007f]*"
-_SPEC: Final = rf"{_ATOM}(?:\.?{_ATOM}){{0,63}}@(?:{_HOST}|{_IDN})"
+DOMAIN: Final = f"(?:{_HOST}|{_IDN})"
+_SPEC: Final = rf"{_ATOM}(?:\.?{_ATOM}){{0,63}}@{DOMAIN}"
 _CONTROLS: Final = r"\u0000-\u001f\u007f-\u009f"
 _WORD: Final = rf'(?:[^{_CONTROLS} "(),.:;<>@\[\\\]]+|"(?:[^{_CONTROLS}"\\]|\\[^{_CONTROLS}])*")'
 PLAIN_ADDRESS: Final[JsonObject] = {

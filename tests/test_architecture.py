@@ -9,20 +9,24 @@ import pytest
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings
 
+from api.problems import ERRORS
 from cli import settings_kinds
 from db.lifecycle import State
 from dev.diagram import ARCHITECTURE, drawn
+from tests.api.conftest import application
+from tests.api.operations import operations_of
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+API_PAGE = ROOT / "docs" / "api.md"
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
 DOCUMENTS = [
     *sorted(ROOT.glob("*.md")),
-    *(ROOT / "docs" / name for name in ("request-hash.md", "templates.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
     *DECISIONS,
 ]
 #: What a checkout doesn't have: made by commands, or somebody else's.
-ELSEWHERE = {".env", ".fencepost/dev.json"}
+ELSEWHERE = {".env", ".fencepost/dev.json", "/openapi.json"}
 #: `folder/file.ext` and `file.ext`, in backquotes; globs and patterns are none.
 NAMED_FILE = re.compile(r"`([\w./-]+\.(?:py|md|sql|yml|yaml|toml|lock|json|mako|example))(?:::(\w+))?`")
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
@@ -46,6 +50,12 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "(required)"
     return "" if field.default is None else f"`{field.default}`"
+
+
+def error_table() -> str:
+    """Draw every error as a table."""
+    rows = [f"| `{code}` | {status} | {title} |" for code, (status, title) in ERRORS.items()]
+    return "\n".join(["| code | status | means |", "|---|---|---|", *rows])
 
 
 def found_at(document: Path, named: str) -> bool:
@@ -73,6 +83,22 @@ def test_the_readme_lists_every_setting() -> None:
 
 def test_the_readme_lists_every_state() -> None:
     assert re.findall(r"^\| `([a-z_]+)` \|", README.read_text(), re.MULTILINE) == [str(state) for state in State]
+
+
+def test_the_api_page_lists_every_error() -> None:
+    wanted = error_table()
+
+    assert f"\n\n{wanted}\n" in API_PAGE.read_text(), f"docs/api.md's table should be:\n\n{wanted}\n"
+
+
+async def test_the_api_page_names_every_call() -> None:
+    async with application("postgresql://nobody@127.0.0.1/nothing") as app:
+        calls = {operation.name for operation in operations_of(app.openapi())}
+
+    # The page says `{id}` of a message's and of a tenant's.
+    assert {re.sub("{(?:message|tenant)_id}", "{id}", call) for call in calls} == set(
+        re.findall(r"(?:^|`)([A-Z]+ /[\w/{}]+)", API_PAGE.read_text(), re.MULTILINE)
+    )
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)

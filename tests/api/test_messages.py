@@ -363,6 +363,18 @@ async def test_somebody_elses_message_an_unknown_id_and_a_malformed_one_look_ali
     assert [problem(answer) for answer in answers] == [(404, "not_found")] * 5
 
 
+async def test_an_id_has_one_form(api: Api) -> None:
+    """`UUID` itself reads more."""
+    message_id = (await api.send()).json()["id"]
+
+    answers = [
+        await api.read(form) for form in (f"{{{message_id}}}", f"urn:uuid:{message_id}", message_id.replace("-", ""))
+    ]
+
+    assert [problem(answer) for answer in answers] == [(404, "not_found")] * 3
+    assert (await api.read(message_id)).status_code == 200
+
+
 async def test_other_paths_and_methods_are_problems_too(api: Api) -> None:
     assert problem(await api.http.get("/nothing")) == (404, "not_found")
     assert problem(await api.http.delete("/v1/messages")) == (405, "method_not_allowed")

@@ -10,7 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
-from api.faults import InvalidRequest
+from api.faults import FaultCode, InvalidRequest
 from api.rendering import TemplateParts, check_template, render
 from api.strict_json import JsonObject
 from tests.api.conftest import Api
@@ -193,6 +193,21 @@ def test_a_version_that_takes_too_much_in_every_part_takes_no_more() -> None:
         faults = check_template(source, source, source, _SCHEMAS["a long chain of references"])
 
     assert faults[0].pointer == "/context_schema"
+
+
+def test_parts_that_take_less_than_is_too_much_may_take_too_much_together() -> None:
+    """How much this machine does in the time is found out first."""
+    work = "{{ 2 in [1] * 10000 }}"
+    times = 40
+    while not check_template("Hello", work * times, None, {}):
+        times += times // 4
+    source = work * (times * 2 // 3)
+
+    with _within_bounds():
+        faults = check_template(source, source, source, {})
+
+    assert {fault.code for fault in faults} == {FaultCode.TEMPLATE_TOO_COSTLY}
+    assert len(faults) == 1
 
 
 @pytest.mark.parametrize("html", _PAGES.values(), ids=_PAGES.keys())

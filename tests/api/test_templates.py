@@ -173,7 +173,7 @@ async def test_every_fault_is_told_at_once(api: Api) -> None:
     ]
 
 
-@pytest.mark.parametrize("key", ["Welcome", "-a", "a" * 65, "a%20b", "%C3%A9", "a.b"])
+@pytest.mark.parametrize("key", ["Welcome", "-a", "a" * 65, "a%20b", "%C3%A9", "a.b", "%00"])
 async def test_a_malformed_key_is_told_to_who_publishes_and_is_no_template_to_who_reads(api: Api, key: str) -> None:
     assert faults(await publish(api, key)) == [("/key", "invalid_format")]
     assert problem(await api.ask("GET", f"/v1/templates/{key}/versions/1")) == (404, "not_found")

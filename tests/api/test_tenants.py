@@ -222,6 +222,24 @@ async def test_nothing_happens_without_its_row_in_the_audit(operator: Api, super
     assert await superuser.fetch("SELECT * FROM tenants ORDER BY id") == before
 
 
+async def test_nothing_stands_in_the_audit_that_did_not_happen(operator: Api, superuser: asyncpg.Connection) -> None:
+    """Not where the commit itself fails, either."""
+    tenant_id = await made(operator)
+    await superuser.execute(
+        """CREATE FUNCTION refuse_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'refused'; END $$;
+        CREATE CONSTRAINT TRIGGER refuse_commit AFTER UPDATE ON tenants DEFERRABLE INITIALLY DEFERRED
+            FOR EACH ROW EXECUTE FUNCTION refuse_commit()"""
+    )
+    try:
+        answer = await operator.ask("PATCH", f"/v1/tenants/{tenant_id}", {"state": "disabled"})
+    finally:
+        await superuser.execute("DROP TRIGGER refuse_commit ON tenants; DROP FUNCTION refuse_commit()")
+
+    assert answer.status_code == 503
+    assert (await operator.ask("GET", f"/v1/tenants/{tenant_id}")).json()["state"] == "active"
+    assert await audited(superuser, tenant_id) == ["tenant_created"]
+
+
 @pytest.mark.parametrize("name", ["A", "x" * 200, "日本", "O'Neil & Co. <b>"])
 async def test_a_name_is_any_printable_text(operator: Api, name: str) -> None:
     answer = await operator.ask("POST", "/v1/tenants", {"name": name})

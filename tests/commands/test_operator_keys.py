@@ -105,6 +105,24 @@ async def test_a_key_without_its_audit_row_is_not_made(
     assert await superuser.fetchval("SELECT count(*) FROM credentials") == before
 
 
+async def test_nothing_is_done_to_an_operators_key_without_its_row_in_the_audit(
+    away: CommandLine, at_the_database: dict[str, str], superuser: asyncpg.Connection
+) -> None:
+    key_id = (await away.run("key", "issue", "--operator", **at_the_database)).out.split("_")[2]
+    before = await superuser.fetch("SELECT * FROM credentials ORDER BY id")
+    await superuser.execute("REVOKE INSERT ON operator_audit FROM fencepost_migrate")
+    try:
+        refused = [
+            await away.run("key", "issue", "--operator", **at_the_database),
+            await away.run("key", "revoke", "--operator", key_id, **at_the_database),
+        ]
+    finally:
+        await superuser.execute("GRANT INSERT ON operator_audit TO fencepost_migrate")
+
+    assert [(said.status, said.out) for said in refused] == [(1, "")] * 2
+    assert await superuser.fetch("SELECT * FROM credentials ORDER BY id") == before
+
+
 async def test_a_schema_that_is_behind_is_told(
     away: CommandLine, at_the_database: dict[str, str], superuser: asyncpg.Connection
 ) -> None:

@@ -136,6 +136,19 @@ async def test_the_statement_itself_lets_no_key_follow_one_that_is_not_active(
     assert await _rows(api_engine, tenant_keys.SUCCEED, values) == 0
 
 
+async def test_the_statement_itself_lets_no_key_follow_somebody_elses(
+    api_engine: AsyncEngine, superuser: asyncpg.Connection, tenant: TenantId
+) -> None:
+    other = TenantId(f"{tenant}-other")
+    await make_tenant(superuser, other)
+    values = {"of_tenant": tenant, "new_id": "x", "new_hash": b""}
+
+    theirs = await _rows(api_engine, tenant_keys.SUCCEED, {**values, "credential_id": credential_of(other)})
+    own = await _rows(api_engine, tenant_keys.SUCCEED, {**values, "credential_id": credential_of(tenant)})
+
+    assert (theirs, own) == (0, 1)
+
+
 async def test_the_statements_themselves_write_once(
     api_engine: AsyncEngine, superuser: asyncpg.Connection, tenant: TenantId
 ) -> None:

@@ -4,15 +4,18 @@ from typing import Final
 
 from tests.mutation import (
     decisions,
+    door,
     facts,
     intake,
     lifecycle,
     provider,
+    rendering,
     schema,
     settling,
     statements,
     store,
     submission,
+    tenancy,
     workflow,
 )
 from tests.mutation.mutant import Mutant
@@ -29,4 +32,7 @@ GUARDS: Final[tuple[Mutant, ...]] = (
     *provider.GUARDS,
     *intake.GUARDS,
     *workflow.GUARDS,
+    *door.GUARDS,
+    *rendering.GUARDS,
+    *tenancy.GUARDS,
 )
