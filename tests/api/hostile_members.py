@@ -67,8 +67,9 @@ _HEADERS: Final = (
             *((f"{value!r}", value, "wrong_type") for value in (None, 17, 1.5, True, [CANARY], {CANARY: CANARY})),
         )
     ),
-    change(
-        "headers of one name in two cases", {"headers": {"X-Canary": "1", "x-canary": "1"}}, "/headers", "duplicate"
+    *(
+        change(f"the headers {one} and {other}", {"headers": {one: "1", other: "1"}}, "/headers", "duplicate")
+        for one, other in (("X-Canary", "x-canary"), ("X-CANARY", "X-Canary"), ("References", "REFERENCES"))
     ),
 )
 

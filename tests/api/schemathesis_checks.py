@@ -19,6 +19,8 @@ BEYOND_A_SCHEMA = {
     FaultCode.OUT_OF_RANGE: "/expires_at",  # passed
     FaultCode.SCHEMA_INVALID: "/context_schema.*",
     FaultCode.SUBJECT_NOT_ONE_LINE: "/subject",  # once it is rendered
+    FaultCode.REQUIRED: "/html",  # which shows no text, with no text beside it
+    FaultCode.TEMPLATE_TOO_COSTLY: "/(subject|text|html|context_schema)",
     FaultCode.TEMPLATE_SYNTAX: "/(subject|text|html)",
     FaultCode.TEMPLATE_UNDEFINED: "/(subject|text|html)",
 }

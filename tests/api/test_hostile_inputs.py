@@ -117,7 +117,8 @@ async def _answer(reader: asyncio.StreamReader) -> Answer | None:
         return None
     first, *lines = head.decode("latin-1").strip().split("\r\n")
     headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-    body = await reader.readexactly(int(headers["content-length"]))
+    length = headers.get("content-length")
+    body = await (reader.read() if length is None else reader.readexactly(int(length)))
     return Answer(status=int(first.split()[1]), headers=headers, body=body)
 
 

@@ -126,7 +126,11 @@ def test_every_part_is_strict(part: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["{{ object.items() }}", "{{ list.append(1) }}", "{{ list.clear() }}", "{{ list() }}"]
+    "source",
+    [
+        *("{{ object.items() }}", "{{ list.append(1) }}", "{{ list.clear() }}", "{{ list() }}"),
+        *("{{ 'a'.upper() }}", "{{ [1].count(1) }}", "{{ '{}'.format(1) }}"),
+    ],
 )
 def test_nothing_of_python_can_be_called(source: str) -> None:
     with pytest.raises(InvalidRequest):

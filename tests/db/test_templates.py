@@ -179,6 +179,10 @@ async def test_a_list_has_each_template_once_by_key_with_its_newest_version(
     for key in ("b", "a", "zz", "c"):
         for number in range(3 if key == "b" else 1):
             await store.publish(tenant_id, key, content(subject=f"Hello {number}", purpose=f"p{number}"))
+    neighbour = TenantId("listed-too")
+    await make_tenant(superuser, neighbour)
+    for key in ("aa", "b", "b", "b", "b"):
+        await store.publish(neighbour, key, content(subject=f"Theirs {uuid4()}"))
 
     first = await store.page(tenant_id, after="", at_most=3)
     rest = await store.page(tenant_id, after=first[-1].key, at_most=3)

@@ -17,7 +17,10 @@ _MALFORMED: Final = "test_a_malformed_key_is_told_to_who_publishes_and_is_no_tem
 _SAFE: Final = "test_safe_is_not_there_by_any_other_way"
 _ONE_LINE: Final = "test_a_subject_is_one_line"
 _SHOWN: Final = "test_what_is_shown_is_told"
-_BOUNDS: Final = "test_a_call_out_of_bounds_is_given_up_and_the_next_one_answered"
+_LINES: Final = (
+    "tests/api/test_template_abuse.py::test_text_that_takes_too_much_to_derive_is_refused_when_published_and_when_sent"
+    "[preformatted lines far inside]"
+)
 
 _COMPARED: Final = "        for name in _CONTENT\n    )\n)"
 
@@ -190,8 +193,9 @@ _CONTENT: Final = (
         "derive: body's style",
         'copy(STRICT_CSS_PROFILE["body"])',
         'STRICT_CSS_PROFILE["body"]',
-        "one message's HTML changes the next message's text",
+        "all messages share what inscriptis writes into",
         "test_one_message_leaves_nothing_to_the_next",
+        stands_in="what inscriptis writes there, it writes anew for each message",
     ),
 )
 
@@ -228,16 +232,14 @@ _BOUNDED: Final = (
         "worker: memory",
         "            _bound_memory()\n",
         "a call takes all the memory there is",
-        f"{_BOUNDS}[swell]",
-        "tests/api/test_template_abuse.py::test_abuse_is_refused_at_once_and_hurts_nobody_else[a long list]",
+        _LINES,
     ),
     _CONFINED.changed(
         "worker: memory, its size",
         "MEMORY_BYTES: Final = 40 * 10**6",
         "MEMORY_BYTES: Final = 400 * 10**6",
         "a call takes ten times the memory that it may",
-        "tests/api/test_template_abuse.py::test_abuse_is_refused_at_once_and_hurts_nobody_else[a long list]",
-        "tests/api/test_template_abuse.py::test_abuse_is_refused_at_once_and_hurts_nobody_else[doubling]",
+        _LINES,
     ),
     _CONFINED.changed(
         "keeper: environment",

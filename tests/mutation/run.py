@@ -23,6 +23,7 @@ _PARTS: Final = (
     "dev",
     "tests",
     "deploy",
+    "docs",
     "worker.py",
     "cli.py",
     "pyproject.toml",
