@@ -10,6 +10,7 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+import structlog
 from hypothesis import settings
 from sqlalchemy.ext.asyncio import AsyncEngine
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
@@ -25,6 +26,9 @@ from workflows.temporal import MissingSearchAttributesError, check_search_attrib
 
 settings.register_profile("fencepost", deadline=None, derandomize=True, max_examples=100, print_blob=True)
 settings.load_profile("fencepost")
+
+# As plain as in production; structlog's own console draws each exception with all of its locals, in seconds.
+structlog.configure(processors=[structlog.processors.add_log_level, structlog.processors.KeyValueRenderer()])
 
 ROLES = ("fencepost_migrate", "fencepost_api", "fencepost_worker", "fencepost_events")
 #: Planted: no answer, log or history may ever show it.

@@ -92,13 +92,16 @@ def valid_command(source: Source) -> Members:
 
 def display_name(source: Source) -> str:
     """Return a display name, or "" for none."""
-    match source.number(0, 3):
+    match source.number(0, 4):
         case 0:
             return ""
         case 1:
             return source.text(LETTERS, 1, 12).title()
         case 2:
             return source.text(PRINTABLE, 1, 40).strip()
+        case 3:
+            # What mail programs take for an encoded word.
+            return f"=?utf-8?q?{source.text(LETTERS, 1, 12)}=3D?="
         case _:
             return source.letters(1, 40)
 
