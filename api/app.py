@@ -133,6 +133,9 @@ async def serve() -> None:
         log_config=None,
         access_log=False,
         server_header=False,
+        # httptools takes a trailer for a header, and bounds no header's size; and nothing here is a WebSocket.
+        http="h11",
+        ws="none",
         timeout_graceful_shutdown=10,
         h11_max_incomplete_event_size=64 * 1024,
     )

@@ -12,8 +12,8 @@ MAX_BODY: Final = 256 * 1024
 
 async def read_json_body(request: Request) -> bytes:
     """Give the raw body of a JSON request. Raises 415 for another type, and 413 before more than the limit is read."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
+    kinds = [kind.partition(";")[0].strip(" \t").lower() for kind in request.headers.getlist("content-type")]
+    if kinds != ["application/json"]:
         raise Problem(Code.UNSUPPORTED_MEDIA_TYPE)
     announced = request.headers.get("content-length", "0")
     if announced.isdecimal() and int(announced) > MAX_BODY:

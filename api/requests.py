@@ -5,6 +5,7 @@ from uuid import uuid4
 
 import structlog
 from fastapi import Request
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.problems import Code, Problem, answer
@@ -38,6 +39,9 @@ class RequestLog:
 
         try:
             await self._app(scope, receive, send_with_id)
+        except ClientDisconnect:
+            # Nobody is there to be answered; nginx's number for it.
+            status = 499
         except Exception as error:
             _log.exception("request_failed", request_id=request_id, error=type(error).__name__)
             if answering:

@@ -168,11 +168,16 @@ _FRAMES: Final = (
     _framed("less than announced", b"Content-Length: %d" % (len(_TEXT) + 1), _TEXT.encode(), None, None),
     _framed("a last chunk that never comes", _CHUNKED, _chunks(_TEXT.encode()), None, None),
     _framed("a chunk that is cut", _CHUNKED, _chunks(_TEXT.encode())[:50], None, None),
-    _framed("more than announced", b"Content-Length: 10", _TEXT.encode(), 400, None),
+    Hostile(
+        name="more than announced",
+        body=_TEXT.encode(),
+        framing=b"Content-Length: 10\r\nConnection: close",
+        faults=frozenset({("", "json_malformed")}),
+    ),
     _framed("two lengths that differ", b"Content-Length: 3\r\nContent-Length: 4", _TEXT.encode(), 400, None),
     *(
         _framed(f"the length {length!r:.30}", b"Content-Length: " + length, _TEXT.encode(), 400, None)
-        for length in (b"", b"-1", b"+17", b"0x11", b"17a", b"1e3", b"\xb2", b"9" * 20, b"9" * 5_000)
+        for length in (b"", b"-1", b"+17", b"0x11", b"17a", b"1e3", b"\xb2", b"9" * 21, b"9" * 5_000)
     ),
     _framed("a chunk's size that is none", _CHUNKED, b"canary\r\n" + _TEXT.encode(), 400, None),
     _framed("a transfer coding that nobody knows", b"Transfer-Encoding: canary", _TEXT.encode(), 400, None),

@@ -299,6 +299,15 @@ async def test_another_content_type_is_refused(api: Api, kind: str) -> None:
     assert problem(answer) == (415, "unsupported_media_type")
 
 
+async def test_two_content_types_are_refused(api: Api) -> None:
+    headers = [*api.authorized({"Idempotency-Key": api.new_key()}).items()]
+    kinds = [("Content-Type", "application/json"), ("Content-Type", "text/plain")]
+
+    answer = await api.http.post("/v1/messages", headers=headers + kinds, content=json.dumps(COMMAND))
+
+    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
+
+
 async def test_a_charset_beside_the_content_type_does_not_matter(api: Api) -> None:
     headers = api.authorized({"Idempotency-Key": api.new_key(), "Content-Type": "Application/JSON; charset=utf-8"})
 
