@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import sqlalchemy as sa
 from sqlalchemy.exc import ProgrammingError
@@ -15,7 +15,7 @@ from db.engine import outages
 from db.fit import Fit, SchemaBehindError
 from db.reading import MessageReader
 from db.schema import TIME, credentials
-from db.tenant_keys import KeyView, NewSecret
+from db.tenant_keys import KEY_COLUMNS, KeyView, NewSecret, key_view
 
 #: SQLSTATE insufficient_privilege.
 _NOT_ALLOWED: Final = "42501"
@@ -29,16 +29,6 @@ _ID: Final = sa.bindparam("credential_id", type_=sa.Text)
 _EXPIRY: Final = sa.bindparam("wanted_expiry", type_=TIME)
 _NOW: Final = sa.func.clock_timestamp()
 _THIS: Final = (credentials.c.id == _ID, credentials.c.tenant_id.is_(None))
-_VIEW: Final = (
-    credentials.c.id,
-    credentials.c.scopes,
-    credentials.c.created_at,
-    credentials.c.expires_at,
-    credentials.c.revoked_at,
-    credentials.c.last_used_at,
-    credentials.c.replaced_by,
-    sa.func.coalesce(credentials.c.expires_at <= _NOW, sa.false()).label("expired"),
-)
 
 ISSUE: Final = (
     sa.insert(credentials)
@@ -51,11 +41,11 @@ ISSUE: Final = (
             _EXPIRY,
         ).where(sa.or_(_EXPIRY.is_(None), _EXPIRY > _NOW)),
     )
-    .returning(*_VIEW)
+    .returning(*KEY_COLUMNS)
 )
 """Make an operator's key. No row: it would have expired already."""
 
-KEYS: Final = sa.select(*_VIEW).where(credentials.c.tenant_id.is_(None)).order_by(credentials.c.created_at.desc())
+KEYS: Final = sa.select(*KEY_COLUMNS).where(credentials.c.tenant_id.is_(None)).order_by(credentials.c.created_at.desc())
 
 LOCK: Final = sa.select(credentials.c.id).where(*_THIS).with_for_update(key_share=True)
 """Take the key's row. No row: there is no such operator's key."""
@@ -87,12 +77,12 @@ class OperatorKeyStore:
             if row is None:
                 return None
             await audit.note(connection, Action.KEY_ISSUED, by=None, tenant_id=None, subject=new.id)
-        return _view(row)
+        return key_view(row)
 
     async def list(self) -> list[KeyView]:
         """List all operators' keys, newest first."""
         async with _transaction(self._engine) as connection:
-            return [_view(row) for row in await connection.execute(KEYS)]
+            return [key_view(row) for row in await connection.execute(KEYS)]
 
     async def revoke(self, key_id: str) -> bool:
         """Revoke a key; one that is revoked stays so. False: there is no such operator's key."""
@@ -118,8 +108,3 @@ async def _transaction(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
         if getattr(error.orig, "sqlstate", None) == _NOT_ALLOWED:
             raise MissingPrivilegeError from None
         raise
-
-
-def _view(row: sa.Row[Any]) -> KeyView:
-    whole = row._asdict()
-    return KeyView(scopes=tuple(whole.pop("scopes")), **whole)

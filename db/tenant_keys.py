@@ -58,7 +58,7 @@ _NOW: Final = sa.func.clock_timestamp()
 _EXPIRED: Final = sa.func.coalesce(credentials.c.expires_at <= _NOW, sa.false())
 _THIS: Final = (credentials.c.id == _ID, credentials.c.tenant_id == _TENANT)
 
-_VIEW: Final = (
+KEY_COLUMNS: Final = (
     credentials.c.id,
     credentials.c.scopes,
     credentials.c.created_at,
@@ -71,10 +71,10 @@ _VIEW: Final = (
 
 TENANT: Final = sa.select(tenants.c.id).where(tenants.c.id == _TENANT)
 
-KEY: Final = sa.select(*_VIEW).where(*_THIS)
+KEY: Final = sa.select(*KEY_COLUMNS).where(*_THIS)
 
 _NEWEST_FIRST: Final = (
-    sa.select(*_VIEW)
+    sa.select(*KEY_COLUMNS)
     .where(credentials.c.tenant_id == _TENANT)
     .order_by(credentials.c.created_at.desc(), credentials.c.id.desc())
     .limit(sa.bindparam("at_most", type_=sa.Integer))
@@ -93,7 +93,7 @@ ISSUE: Final = (
             tenants.c.id == _TENANT, sa.or_(_EXPIRES_AT.is_(None), _EXPIRES_AT > _NOW)
         ),
     )
-    .returning(*_VIEW)
+    .returning(*KEY_COLUMNS)
 )
 """Make a key. No row: there is no such tenant, or the key would have expired already."""
 
@@ -126,7 +126,7 @@ SUCCEED: Final = (
             sa.or_(_old.c.expires_at.is_(None), _old.c.expires_at > _NOW),
         ),
     )
-    .returning(*_VIEW)
+    .returning(*KEY_COLUMNS)
 )
 """Make the key that follows another, with its scopes and its expiry. No row: revoked, rotated or expired."""
 
@@ -172,7 +172,7 @@ class TenantKeyStore:
                 rows = await connection.execute(FIRST_PAGE, values)
             else:
                 rows = await connection.execute(NEXT_PAGE, {**values, "before_time": before[0], "before_id": before[1]})
-        return [_view(row) for row in rows]
+        return [key_view(row) for row in rows]
 
     async def issue(
         self, tenant_id: TenantId, new: NewSecret, *, scopes: Sequence[str], expires_at: datetime | None, by: str
@@ -193,7 +193,7 @@ class TenantKeyStore:
                 if row is None:
                     return KeyRefusal.EXPIRY_PASSED
                 await audit.note(connection, Action.KEY_ISSUED, by=by, tenant_id=tenant_id, subject=new.id)
-                return _view(row)
+                return key_view(row)
 
     async def change_scopes(
         self, tenant_id: TenantId, key_id: str, scopes: Sequence[str], *, by: str
@@ -206,7 +206,7 @@ class TenantKeyStore:
                     return KeyRefusal.UNKNOWN
                 if (await connection.execute(CHANGE_SCOPES, values)).one_or_none() is not None:
                     await audit.note(connection, Action.KEY_SCOPES_CHANGED, by=by, tenant_id=tenant_id, subject=key_id)
-                key = _view((await connection.execute(KEY, values)).one())
+                key = key_view((await connection.execute(KEY, values)).one())
         return key if key.revoked_at is None else KeyRefusal.NOT_ACTIVE
 
     async def rotate(
@@ -232,7 +232,7 @@ class TenantKeyStore:
                     return KeyRefusal.NOT_ACTIVE
                 (await connection.execute(RETIRE, values)).one()
                 await audit.note(connection, Action.KEY_ROTATED, by=by, tenant_id=tenant_id, subject=key_id)
-                return _view(row)
+                return key_view(row)
 
     async def revoke(self, tenant_id: TenantId, key_id: str, *, by: str) -> bool:
         """Revoke a key: it opens nothing any more, and nothing goes out that it queued. False: no such key."""
@@ -246,6 +246,7 @@ class TenantKeyStore:
         return True
 
 
-def _view(row: sa.Row[Any]) -> KeyView:
+def key_view(row: sa.Row[Any]) -> KeyView:
+    """Make a view of a row with `KEY_COLUMNS`."""
     whole = row._asdict()
     return KeyView(scopes=tuple(whole.pop("scopes")), **whole)
