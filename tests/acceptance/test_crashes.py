@@ -19,16 +19,20 @@ PACE_SECONDS = 0.25
 async def _post_until_answered(client: Client, to: str) -> str:
     """Post as a careful client does: the same command under the same key until there is an answer."""
     key, command = str(uuid4()), client.command(to)
-    while True:
+    answered: list[str] = []
+
+    async def is_answered() -> bool:
         try:
             answer = await client.post(command, key)
         except (httpx.HTTPError, FileNotFoundError):
-            await asyncio.sleep(0.1)
-            continue
+            return False
         assert answer.status_code in (200, 202, 503), answer.text
         if answer.is_success:
-            message_id: str = answer.json()["id"]
-            return message_id
+            answered.append(answer.json()["id"])
+        return answer.is_success
+
+    await until(is_answered, within=120, every=0.1)
+    return answered[0]
 
 
 async def _kill(client: Client, name: str) -> None:
