@@ -160,19 +160,20 @@ async def list_messages(request: Request) -> Response:
     cursors = cast("Cursors", request.app.state.cursors)
     caller = await authenticator.tenant(request, Scope.MESSAGES_READ)
     query = Query(request, [parameter["name"] for parameter in _FILTERS])
-    wanted, limit = _filter(query), query.limit()
+    wanted = _filter(query)
     query.refuse()
     name = f"messages of {caller.tenant_id}"
     place = cursors.read(query, of=name)
     after = None if place is None else _place(*place)
-    # One more than wanted tells whether there is a next page.
-    found = await reader.messages(caller.tenant_id, wanted, after=after, limit=limit + 1)
-    shown = found[:limit]
-    next_cursor = None
-    if len(found) > limit:
-        last = shown[-1]
-        next_cursor = cursors.write(query, of=name, place=[last.created_at.isoformat(), str(last.ref.id)])
-    return page(request, query, [ListedMessageBody.of(message) for message in shown], next_cursor)
+    found = await reader.messages(caller.tenant_id, wanted, after=after, limit=query.at_most)
+    return page(
+        request,
+        query,
+        found,
+        of=name,
+        show=ListedMessageBody.of,
+        place=lambda message: [message.created_at.isoformat(), str(message.ref.id)],
+    )
 
 
 def _place(created_at: str, message_id: str) -> Place:

@@ -6,8 +6,8 @@ import hashlib
 import hmac
 import json
 import re
-from collections.abc import Collection, Sequence
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, Generic, TypeVar, cast
 from urllib.parse import quote, urlencode
 
 from fastapi import Request
@@ -23,6 +23,7 @@ DEFAULT_LIMIT: Final = 50
 _MAC_BYTES: Final = 16
 
 Item = TypeVar("Item", bound=BaseModel)
+Found = TypeVar("Found")
 
 
 class PageBody(BaseModel, Generic[Item]):
@@ -55,9 +56,12 @@ LINK_HEADER: Final = {
 
 
 class Query(Fields):
-    """The parameters of a list's query. A fault's pointer is `/` and the parameter's name.
+    """The parameters of a list's query, each given once at most. A fault's pointer is `/` and the parameter's name.
 
-    Raises what `refuse` raises once all are read; none may be given twice, and none that the call doesn't know.
+    Attributes:
+        given: Every parameter, as text.
+        limit: How many items the page has.
+
     """
 
     def __init__(self, request: Request, known: Collection[str] = ()) -> None:
@@ -67,9 +71,14 @@ class Query(Fields):
             self.fault("", FaultCode.UNKNOWN_FIELD, "The query has a parameter that this call doesn't know.")
         elif len(self.given) != len(request.query_params.multi_items()):
             self.fault("", FaultCode.DUPLICATE, "The query gives a parameter twice.")
+        self.limit = self._limit()
 
-    def limit(self) -> int:
-        """Read how many are wanted."""
+    @property
+    def at_most(self) -> int:
+        """One item more than the page has, which tells whether there is a next one."""
+        return self.limit + 1
+
+    def _limit(self) -> int:
         text = self.given.get("limit", str(DEFAULT_LIMIT))
         if not re.fullmatch("[0-9]{1,3}", text) or not 1 <= int(text) <= MAX_LIMIT:
             self.fault("/limit", FaultCode.OUT_OF_RANGE, f"The limit is between 1 and {MAX_LIMIT}.")
@@ -118,14 +127,35 @@ class Cursors:
         return hmac.digest(self._key, sealed, hashlib.sha256)[:_MAC_BYTES]
 
 
-def page(request: Request, query: Query, data: Sequence[BaseModel], next_cursor: str | None) -> JSONResponse:
-    """Answer with a page, and say in `Link` where the next one is (RFC 8288)."""
+def page(
+    request: Request,
+    query: Query,
+    found: Sequence[Found],
+    *,
+    of: str,
+    show: Callable[[Found], BaseModel],
+    place: Callable[[Found], Sequence[str]],
+) -> JSONResponse:
+    """Answer with a page, and say in `Link` where the next one is (RFC 8288).
+
+    Args:
+        request: What is answered.
+        query: Its query; the page has as many items as it asks for.
+        found: Up to one item more than the page has (`Query.at_most`), which tells whether there is a next one.
+        of: The list's name and its owner's, as for `Cursors`.
+        show: Makes the answer's item of a found one.
+        place: Says where a found item stands in the list; what the next page's cursor holds.
+
+    """
+    shown = found[: query.limit]
     headers = {}
-    if next_cursor is not None:
+    next_cursor = None
+    if len(found) > query.limit:
+        next_cursor = cast("Cursors", request.app.state.cursors).write(query, of=of, place=place(shown[-1]))
         where = urlencode({**query.given, "cursor": next_cursor})
         headers["Link"] = f'<{quote(request.scope["path"])}?{where}>; rel="next"'
     content = {
-        "data": [item.model_dump(mode="json", by_alias=True) for item in data],
+        "data": [show(item).model_dump(mode="json", by_alias=True) for item in shown],
         "next_cursor": next_cursor,
     }
     return JSONResponse(content, headers=headers)

@@ -200,15 +200,12 @@ async def list_senders(request: Request) -> Response:
     """List the tenant's senders, also those that are switched off, by key."""
     caller = await cast("Authenticator", request.app.state.authenticator).tenant(request, Scope.SENDERS)
     query = Query(request)
-    limit = query.limit()
     query.refuse()
     cursors = cast("Cursors", request.app.state.cursors)
     name = f"senders of {caller.tenant_id}"
     (after,) = cursors.read(query, of=name) or [""]
-    # One more than wanted tells whether there is a next page.
-    found = await _store(request).page(caller.tenant_id, after=after, at_most=limit + 1)
-    next_cursor = cursors.write(query, of=name, place=[found[limit - 1].key]) if len(found) > limit else None
-    return page(request, query, [SenderBody.of(sender) for sender in found[:limit]], next_cursor)
+    found = await _store(request).page(caller.tenant_id, after=after, at_most=query.at_most)
+    return page(request, query, found, of=name, show=SenderBody.of, place=lambda sender: [sender.key])
 
 
 @router.get(

@@ -9,7 +9,7 @@ from api.command_schema import anchored
 from api.fields import KEY, PURPOSE
 from api.schemas import Time
 from api.strict_json import JsonObject, JsonValue
-from db.templates import PublishedVersion
+from db.templates import NewestVersion, PublishedVersion
 
 DEFAULT_PURPOSE: Final = "transactional"
 #: A part with something else than white space in it, as Python has it.
@@ -123,6 +123,11 @@ class NewestVersionBody(BaseModel):
     version: int = Field(ge=1, examples=[1])
     purpose: str = Field(examples=[DEFAULT_PURPOSE])
     created_at: Time
+
+    @classmethod
+    def of(cls, newest: NewestVersion) -> Self:
+        """Show a template of a list."""
+        return cls.model_validate(newest, from_attributes=True)
 
 
 class RenderedBody(BaseModel):

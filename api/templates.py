@@ -132,16 +132,12 @@ async def list_templates(request: Request) -> Response:
     """List the tenant's templates by key, each with its newest version."""
     caller = await _caller(request)
     query = Query(request)
-    limit = query.limit()
     query.refuse()
     cursors = cast("Cursors", request.app.state.cursors)
     name = f"templates of {caller.tenant_id}"
     (after,) = cursors.read(query, of=name) or [""]
-    # One more than wanted tells whether there is a next page.
-    found = await _store(request).page(caller.tenant_id, after=after, at_most=limit + 1)
-    next_cursor = cursors.write(query, of=name, place=[found[limit - 1].key]) if len(found) > limit else None
-    shown = [NewestVersionBody.model_validate(each, from_attributes=True) for each in found[:limit]]
-    return page(request, query, shown, next_cursor)
+    found = await _store(request).page(caller.tenant_id, after=after, at_most=query.at_most)
+    return page(request, query, found, of=name, show=NewestVersionBody.of, place=lambda newest: [newest.key])
 
 
 @router.get(

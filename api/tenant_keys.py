@@ -102,21 +102,15 @@ async def list_keys(request: Request, tenant_id: TenantPath) -> Response:
     """List a tenant's keys, also those that are expired or revoked, newest first."""
     await cast("Authenticator", request.app.state.authenticator).operator(request)
     query = Query(request)
-    limit = query.limit()
     query.refuse()
     cursors = cast("Cursors", request.app.state.cursors)
     name = f"keys of {tenant_id}"
     place = cursors.read(query, of=name)
     before = None if place is None else (datetime.fromisoformat(place[0]), place[1])
-    # One more than wanted tells whether there is a next page.
-    found = await _store(request).page(known_form(tenant_id), before=before, at_most=limit + 1)
+    found = await _store(request).page(known_form(tenant_id), before=before, at_most=query.at_most)
     if found is None:
         raise Problem(Code.NOT_FOUND)
-    next_cursor = None
-    if len(found) > limit:
-        last = found[limit - 1]
-        next_cursor = cursors.write(query, of=name, place=[last.created_at.isoformat(), last.id])
-    return page(request, query, [KeyBody.of(key) for key in found[:limit]], next_cursor)
+    return page(request, query, found, of=name, show=KeyBody.of, place=lambda key: [key.created_at.isoformat(), key.id])
 
 
 @router.patch(

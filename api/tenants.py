@@ -142,15 +142,11 @@ async def list_tenants(request: Request) -> Response:
     """List all tenants, also those that are switched off, oldest first."""
     await cast("Authenticator", request.app.state.authenticator).operator(request)
     query = Query(request)
-    limit = query.limit()
     query.refuse()
     cursors = cast("Cursors", request.app.state.cursors)
     (after,) = cursors.read(query, of="tenants") or [""]
-    # One more than wanted tells whether there is a next page.
-    found = await cast("TenantStore", request.app.state.tenants).page(after=after, at_most=limit + 1)
-    shown = [TenantBody.of(tenant) for tenant in found[:limit]]
-    next_cursor = cursors.write(query, of="tenants", place=[shown[-1].id]) if len(found) > limit else None
-    return page(request, query, shown, next_cursor)
+    found = await cast("TenantStore", request.app.state.tenants).page(after=after, at_most=query.at_most)
+    return page(request, query, found, of="tenants", show=TenantBody.of, place=lambda tenant: [tenant.id])
 
 
 @router.get(

@@ -269,17 +269,17 @@ _LIST: Final = (
         "a tag's value is left out of account",
         "test_purpose_and_tags_filter_and_hold_together",
     ),
-    _MESSAGES.changed(
+    _PAGES.changed(
         "list: one more",
-        "after=after, limit=limit + 1)",
-        "after=after, limit=limit)",
+        "return self.limit + 1",
+        "return self.limit",
         "a list ends with its first page",
         _NEWEST_FIRST,
     ),
-    _MESSAGES.changed(
+    _PAGES.changed(
         "list: a full last page",
-        "if len(found) > limit:",
-        "if len(found) >= limit:",
+        "if len(found) > query.limit:",
+        "if len(found) >= query.limit:",
         "after a last page that is full comes an empty one",
         "test_a_list_that_fills_its_last_page_exactly_has_no_empty_one",
     ),
