@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn, TypeVar, get_args
 import typer
 from typer.exceptions import TyperException
 
-from api.commands import keys, messages, refusals, senders, sending, templates, tenants
+from api.commands import ambiguous, keys, messages, providers, refusals, senders, sending, templates, tenants
 from api.commands.output import Json
 from api.commands.refusals import BAD_USE, REFUSED, refuse
 from api.commands.surroundings import find_dev_stack
@@ -36,10 +36,19 @@ def settings_kinds() -> tuple[type["BaseSettings"], ...]:
     from activities.ses import SesSettings
     from api.app import ApiSettings
     from api.commands.settings import ClientSettings
+    from db.crash_points import CrashSettings
     from db.engine import DatabaseSettings
     from worker import DeliverySettings, WorkerSettings
 
-    return (DatabaseSettings, ApiSettings, DeliverySettings, WorkerSettings, SesSettings, ClientSettings)
+    return (
+        DatabaseSettings,
+        ApiSettings,
+        DeliverySettings,
+        WorkerSettings,
+        SesSettings,
+        ClientSettings,
+        CrashSettings,
+    )
 
 
 app = typer.Typer(
@@ -57,6 +66,8 @@ app.add_typer(senders.app, name="sender", rich_help_panel=MAIL)
 app.add_typer(tenants.app, name="tenant", rich_help_panel=ADMINISTRATION)
 app.add_typer(keys.app, name="key", rich_help_panel=ADMINISTRATION)
 temporal_commands = typer.Typer(help="What Fencepost needs of a Temporal namespace.", no_args_is_help=True)
+app.add_typer(ambiguous.app, name="ambiguous", rich_help_panel=OPERATION)
+app.add_typer(providers.app, name="provider", rich_help_panel=OPERATION)
 app.add_typer(temporal_commands, name="temporal", rich_help_panel=OPERATION)
 
 
@@ -94,9 +105,11 @@ def migrate() -> None:
 
     Example: FENCEPOST_DATABASE_URL=postgresql://fencepost_migrate:...@host/fencepost fencepost migrate
     """
+    from db import crash_points
     from db.engine import DatabaseSettings
     from db.migrate import migrate as migrate_database
 
+    _run(crash_points.arm)
     _run(lambda: migrate_database(DatabaseSettings().url.get_secret_value()))
     print("The database is at this version's schema.", file=sys.stderr)
 
@@ -122,6 +135,7 @@ def sweep(
 
 
 async def _sweep_once() -> "SweepReply":
+    from db import crash_points
     from db.engine import DatabaseSettings, create_engine
     from db.store import MessageStore
     from worker import DeliverySettings, build_sweep
@@ -129,6 +143,7 @@ async def _sweep_once() -> "SweepReply":
     from workflows.temporal import connect
 
     logs.set_up("sweep", level="WARNING")
+    crash_points.arm()
     engine = create_engine(DatabaseSettings(), application="fencepost-sweep")
     try:
         sweep_activity = build_sweep(MessageStore(engine), await connect(lazy=True), DeliverySettings())
@@ -165,7 +180,9 @@ def settings(*, as_json: Json = False) -> None:
 
     Example: fencepost settings --json
     """
-    rows = [row for kind in settings_kinds() for row in _rows(kind)]
+    # A variable that several classes read is listed once, as the first of them has it.
+    listed = {row["name"]: row for kind in reversed(settings_kinds()) for row in reversed(_rows(kind))}
+    rows = list(reversed(listed.values()))
     if as_json:
         print(json.dumps(rows, indent=2))
         return

@@ -21,6 +21,7 @@ from activities.provider import Provider, Request
 from activities.ses import SesProvider, SesSettings
 from activities.submit import BEGIN_MARGIN, SubmitActivity
 from activities.sweep import SweepActivity
+from db import crash_points
 from db.decisions import Limits
 from db.engine import DatabaseSettings, create_engine
 from db.fit import Fit, SchemaBehindError
@@ -120,6 +121,7 @@ def build_sweep(store: MessageStore, client: Client, delivery: DeliverySettings)
 
 async def run(stop: asyncio.Event | None = None) -> None:
     """Run until `stop`, or SIGTERM or SIGINT: then take nothing new, and let calls in flight end and be recorded."""
+    crash_points.arm()
     settings, delivery, ses = WorkerSettings(), DeliverySettings(), SesSettings()
     # A poll that is cut off at shutdown can lose a task on its way; wait for the last one instead.
     os.environ.setdefault("TEMPORAL_POLL_SHUTDOWN_INTERRUPT_WAIT_MS", "2000")

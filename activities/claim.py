@@ -8,6 +8,7 @@ from uuid import UUID
 from temporalio import activity
 
 from activities.contracts import CLAIM, ClaimReply, ClaimRequest
+from db.crash_points import CrashPoint, passing
 from db.decisions import ClaimAnswer, Limits
 from db.ids import MessageId
 from db.store import MessageStore
@@ -51,6 +52,7 @@ class ClaimActivity:
     @activity.defn(name=CLAIM)
     async def claim(self, request: ClaimRequest) -> ClaimReply:
         """Take the lease; run again with the same claim id, it finds its own."""
+        passing(CrashPoint.CLAIM_TAKEN_UP)
         claimed = await self._store.claim(
             MessageId(UUID(request.message_id)),
             claim_id=request.claim_id,
@@ -58,6 +60,7 @@ class ClaimActivity:
             lease=self._lease,
             limits=self._limits,
         )
+        passing(CrashPoint.CLAIM_COMMITTED)
         wait = claimed.wait or timedelta()
         if claimed.answer is ClaimAnswer.LOST:
             wait = _AFTER_LOST

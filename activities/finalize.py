@@ -5,6 +5,7 @@ from uuid import UUID
 from temporalio import activity
 
 from activities.contracts import FINALIZE, FinalizeReply, FinalizeRequest
+from db.crash_points import CrashPoint, passing
 from db.decisions import Limits
 from db.ids import MessageId
 from db.store import MessageStore
@@ -22,6 +23,7 @@ class FinalizeActivity:
         """Settle; whatever Temporal says of submit is no evidence, only the row is."""
         message_id = MessageId(UUID(request.message_id))
         finalized = await self._store.finalize(message_id, request.attempt, limits=self._limits)
+        passing(CrashPoint.FINALIZE_COMMITTED)
         return FinalizeReply(
             answer=finalized.answer, state=finalized.state, wait_seconds=finalized.wait.total_seconds()
         )

@@ -13,6 +13,7 @@ from temporalio import activity
 
 from activities.contracts import SUBMIT, SubmitReply, SubmitRequest
 from activities.provider import Provider, Request
+from db.crash_points import CrashPoint, passing
 from db.decisions import BeginAnswer
 from db.ids import MessageId
 from db.outcomes import Outcome, Reason
@@ -64,17 +65,20 @@ class SubmitActivity(Generic[Request]):
         return SubmitReply(result=result)
 
     async def _submit(self, message_id: MessageId, attempt: int) -> str:
+        passing(CrashPoint.SUBMIT_TAKEN_UP)
         prepared = self._provider.prepare(await self._store.submission(message_id, attempt))
         begin_id = uuid4()
         asked_at = time.monotonic()
         answer = await self._begin(message_id, attempt, begin_id)
         if answer is not BeginAnswer.BEGUN and answer is not Reread.UNSENT:
             return str(answer)
+        passing(CrashPoint.BEGIN_COMMITTED)
         if answer is Reread.UNSENT or time.monotonic() - asked_at > BEGIN_MARGIN.total_seconds():
             result = self._not_submitted()
         else:
             deadline = asked_at + self._call_budget.total_seconds()
             result = await self._call(prepared, deadline)
+            passing(CrashPoint.ANSWER_READ)
         record_until = asked_at + self._submit_within.total_seconds()
         return await self._record(message_id, attempt, begin_id, result, record_until)
 
@@ -106,6 +110,7 @@ class SubmitActivity(Generic[Request]):
         recorded = await _until_answered(
             lambda: self._store.record(message_id, attempt, begin_id=begin_id, result=result), until
         )
+        passing(CrashPoint.RECORD_COMMITTED)
         if recorded is not Recorded.RECORDED:
             _log.error(
                 "late_result",

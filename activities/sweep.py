@@ -6,19 +6,32 @@ from typing import Final
 
 import structlog
 from temporalio import activity
+from temporalio.service import RPCError, RPCStatusCode
 
 from activities.contracts import SWEEP, SweepReply
+from db.crash_points import CrashPoint, passing
 from db.decisions import Limits
+from db.engine import UnavailableError
 from db.records import MessageRef
 from db.store import MessageStore
 
 #: One sweep's bounds: the next comes within seconds and goes on where this one ended.
-_MOST_SETTLED: Final = 500
+MOST_SETTLED: Final = 500
 _MOST_STARTED: Final = 500
 #: A run that exists would have claimed by now, unless the claim queue is backed up; then asking again joins it.
 _RUN_AGAIN_AFTER: Final = timedelta(seconds=60)
-#: So many failures mean that Postgres or Temporal is away: the rest would only wait for the same time-out.
-_MOST_FAILURES: Final = 3
+#: So many outages mean that Postgres or Temporal is away: the rest would only wait for the same time-out. What fails
+#: for a reason of its own holds up nobody.
+_MOST_OUTAGES: Final = 3
+#: Where Temporal, asked for a run, is away or overloaded; any other status is about this one message.
+_AWAY: Final = frozenset(
+    {
+        RPCStatusCode.UNAVAILABLE,
+        RPCStatusCode.DEADLINE_EXCEEDED,
+        RPCStatusCode.CANCELLED,
+        RPCStatusCode.RESOURCE_EXHAUSTED,
+    }
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -58,34 +71,45 @@ class SweepActivity:
         return SweepReply(settled=settled, started=started, failed=failed)
 
     async def _settle(self) -> tuple[int, int]:
-        settled = failed = 0
-        for lease in await self._store.expired_leases(_MOST_SETTLED):
+        settled = failed = outages = 0
+        for lease in await self._store.expired_leases(MOST_SETTLED):
             _say_alive()
             try:
                 settled += await self._store.settle_expired(lease, limits=self._limits)
             except Exception as error:  # noqa: BLE001
                 failed += 1
+                outages += _is_outage(error)
                 _log.warning("settle_failed", message_id=str(lease.message_id), error=type(error).__name__)
-                if failed >= _MOST_FAILURES:
+                if outages >= _MOST_OUTAGES:
                     break
+            passing(CrashPoint.SWEEP_SETTLED)
         return settled, failed
 
     async def _start_runs(self) -> tuple[int, int]:
-        started = failed = 0
+        started = failed = outages = 0
         forgotten = await self._store.startable(overdue=self._overdue, again_after=_RUN_AGAIN_AFTER, most=_MOST_STARTED)
         for message in forgotten:
             _say_alive()
             try:
                 await self._start(message)
+                passing(CrashPoint.SWEEP_RUN_STARTED)
                 await self._store.run_requested(message.id)
             except Exception as error:  # noqa: BLE001
                 failed += 1
+                outages += _is_outage(error)
                 _log.warning("start_failed", message_id=str(message.id), error=type(error).__name__)
-                if failed >= _MOST_FAILURES:
+                if outages >= _MOST_OUTAGES:
                     break
             else:
                 started += 1
         return started, failed
+
+
+def _is_outage(error: Exception) -> bool:
+    """Say whether the next message would meet the same. RuntimeError is the SDK's, where it can't connect at all."""
+    if isinstance(error, RPCError):
+        return error.status in _AWAY
+    return isinstance(error, UnavailableError | RuntimeError)
 
 
 def _say_alive() -> None:

@@ -18,6 +18,8 @@ from botocore.awsrequest import (
     AWSHTTPSConnectionPool,
 )
 
+from db.crash_points import CrashPoint, passing
+
 _of_this_thread = threading.local()
 
 
@@ -93,7 +95,9 @@ class _Watched:
                 self.connect()
             watch.let_go(self.sock)
         self._rests_since = time.monotonic()
-        return super().send(data)  # type: ignore[misc]  # a mixin: the connection is beside it
+        sent = super().send(data)  # type: ignore[misc]  # a mixin: the connection is beside it
+        passing(CrashPoint.REQUEST_SENT)
+        return sent
 
     def connect(self) -> None:
         super().connect()  # type: ignore[misc]  # a mixin: the connection is beside it

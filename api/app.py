@@ -12,19 +12,22 @@ from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from temporalio.client import Client
 
-from api import health, messages, openapi, problems, senders, templates, tenant_keys, tenants
+from api import health, messages, openapi, operators, problems, providers, senders, templates, tenant_keys, tenants
 from api.auth import Authenticator
 from api.intake import Intake
 from api.pages import Cursors
 from api.requests import RequestLog
 from api.starter import Starter
+from db import crash_points
 from db.credentials import CredentialStore
 from db.engine import DatabaseSettings, Engine, UnavailableError, create_engine
 from db.fit import Fit, SchemaBehindError
 from db.intake import IntakeStore
+from db.providers import ProviderStore
 from db.rates import RateLimits
 from db.reading import MessageReader
 from db.records import MessageRef
+from db.resolutions import ResolutionStore
 from db.senders import SenderStore
 from db.templates import TemplateStore
 from db.tenant_keys import TenantKeyStore
@@ -96,6 +99,9 @@ def create_app(settings: ApiSettings, engine: Engine, temporal: Client) -> FastA
     app.state.cursors = Cursors(pepper)
     app.state.intake = Intake(store, starter, address_key=settings.address_key.get_secret_value().encode())
     app.state.reader = MessageReader(engine)
+    app.state.resolutions = ResolutionStore(engine)
+    app.state.providers = ProviderStore(engine)
+    app.state.starter = starter
     app.state.temporal = temporal
     problems.install(app)
     app.include_router(messages.router)
@@ -103,6 +109,8 @@ def create_app(settings: ApiSettings, engine: Engine, temporal: Client) -> FastA
     app.include_router(templates.router)
     app.include_router(tenants.router)
     app.include_router(tenant_keys.router)
+    app.include_router(operators.router)
+    app.include_router(providers.router)
     app.include_router(health.router)
     app.add_middleware(RequestLog)
     openapi.describe(app)
@@ -120,6 +128,7 @@ async def serve() -> None:
 
     Raises SchemaBehindError. It starts without Postgres, and says so to whoever asks until Postgres is there.
     """
+    crash_points.arm()
     settings = ApiSettings()
     engine = create_engine(DatabaseSettings(), application="fencepost-api")
     with suppress(UnavailableError):

@@ -6,6 +6,7 @@ from typing import Final
 
 import structlog
 
+from db.crash_points import CrashPoint, passing
 from db.records import MessageRef
 
 #: What waits here is in Postgres too: past this, a start is left to the sweep.
@@ -59,6 +60,7 @@ class Starter:
             message = await self._waiting.get()
             try:
                 await self._start(message)
+                passing(CrashPoint.RUN_STARTED)
             except Exception as error:  # noqa: BLE001  (the sweep starts it)
                 _log.warning("start_failed", message_id=str(message.id), error=type(error).__name__)
             finally:

@@ -8,6 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from db.crash_points import CrashPoint, passing
 from db.engine import outages
 from db.ids import MessageId, TenantId
 from db.lifecycle import Actor, Move, State
@@ -191,6 +192,8 @@ class IntakeStore:
                 await connection.execute(sa.insert(message_contents), _content_row(message))
                 await connection.execute(sa.insert(recipients), _recipient_rows(message))
                 await connection.execute(sa.insert(timeline), _first_line(message.ref.id))
+                passing(CrashPoint.INTAKE_UNCOMMITTED)
+        passing(CrashPoint.INTAKE_COMMITTED)
         return True
 
     async def _first(self, statement: sa.Executable, **values: str | int) -> sa.Row[Any] | None:

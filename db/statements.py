@@ -14,7 +14,7 @@ from typing import Any, Final
 import sqlalchemy as sa
 from sqlalchemy.sql.dml import ReturningInsert
 
-from db.lifecycle import CLAIMABLE, TRANSITIONS, Move, State, sources
+from db.lifecycle import TRANSITIONS, Move, State, sources
 from db.outcomes import EvidenceKind
 from db.schema import (
     attempts,
@@ -272,7 +272,10 @@ def _move(move: Move) -> ReturningInsert[Any]:
     if move is Move.RETRY:
         values["due_at"] = _NOW + sa.bindparam("delay", type_=sa.Interval)
         values["attempts_used"] = messages.c.attempts_used - sa.bindparam("gives_back", type_=sa.Integer)
-    if move in (Move.ACCEPT, Move.PROVE):
+    if move is Move.RESOLVE_RESEND:
+        # A fresh count and age; and no sweep waits, as it does where a run was asked for lately.
+        values |= {"attempts_used": 0, "age_from": _NOW, "due_at": _NOW, "run_requested_at": None}
+    if move in (Move.ACCEPT, Move.PROVE, Move.RESOLVE_ACCEPTED):
         values["provider_accepted_at"] = sa.func.coalesce(messages.c.provider_accepted_at, _NOW)
     if move is Move.DELIVER:
         values["delivered_at"] = _NOW
@@ -329,6 +332,9 @@ MOVES: Final = MappingProxyType(
             Move.BOUNCE,
             Move.COMPLAIN,
             Move.REJECT_LATE,
+            Move.RESOLVE_ACCEPTED,
+            Move.RESOLVE_RESEND,
+            Move.RESOLVE_ABANDON,
         )
     }
 )
@@ -380,31 +386,3 @@ ADDRESSEES: Final = (
     .order_by(recipients.c.role, recipients.c.position)
 )
 """To whom an attempt submits."""
-
-EXPIRED_LEASES: Final = (
-    sa.select(attempts.c.message_id, attempts.c.number)
-    .where(attempts.c.closed_at.is_(None), attempts.c.lease_expires_at <= _NOW)
-    .order_by(attempts.c.lease_expires_at)
-    .limit(sa.bindparam("most", type_=sa.Integer))
-)
-"""Leases that ran out and that nobody finalized."""
-
-STARTABLE: Final = (
-    sa.select(messages.c.id, messages.c.tenant_id, messages.c.request_hash)
-    .where(
-        messages.c.state.in_(CLAIMABLE),
-        messages.c.due_at <= _NOW - sa.bindparam("overdue", type_=sa.Interval),
-        sa.or_(
-            messages.c.run_requested_at.is_(None),
-            messages.c.run_requested_at <= _NOW - sa.bindparam("again_after", type_=sa.Interval),
-        ),
-    )
-    .order_by(messages.c.due_at, messages.c.id)
-    .limit(sa.bindparam("most", type_=sa.Integer))
-)
-"""Messages that a run should have claimed by now, and for which none was asked lately."""
-
-RUN_REQUESTED: Final = (
-    sa.update(messages).where(messages.c.id == _MESSAGE, messages.c.state.in_(CLAIMABLE)).values(run_requested_at=_NOW)
-)
-"""Remember that Temporal took the request for a run, so that the next sweeps leave it alone for a while."""

@@ -13,7 +13,8 @@ from uuid import UUID
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from db import statements
+from db import statements, sweep_statements
+from db.crash_points import CrashPoint, passing
 from db.decisions import (
     AttemptFacts,
     BeginAnswer,
@@ -34,7 +35,7 @@ from db.ids import MessageId, new_id
 from db.lifecycle import CLAIMABLE, Move, State, target
 from db.outcomes import EventType, Outcome, Reason
 from db.records import Addressee, CallResult, ExpiredLease, MessageRef, Submission
-from db.transaction import LockedMessage, connected, locked
+from db.transaction import LockedMessage, UnknownMessageError, connected, locked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,6 +247,7 @@ class MessageStore:
         async with locked(self._engine, message_id) as message:
             settlement, lease_left = await _settle(message, attempt, limits, after_lease_only=False)
             row = await message.one(statements.STANDING)
+            passing(CrashPoint.FINALIZE_UNCOMMITTED)
         state = State(row.state)
         if settlement.answer is SettleAnswer.WAIT:
             return Finalized(answer=FinalAnswer.WAIT, state=state, wait=lease_left)
@@ -258,26 +260,29 @@ class MessageStore:
     async def expired_leases(self, most: int) -> list[ExpiredLease]:
         """List leases that ran out, oldest first, at most `most`."""
         async with connected(self._engine) as connection:
-            rows = (await connection.execute(statements.EXPIRED_LEASES, {"most": most})).all()
+            rows = (await connection.execute(sweep_statements.EXPIRED_LEASES, {"most": most})).all()
         return [ExpiredLease(message_id=row.message_id, attempt=row.number) for row in rows]
 
     async def settle_expired(self, lease: ExpiredLease, *, limits: Limits) -> bool:
-        """Settle a lease that ran out; False where somebody else did, or it still runs."""
-        async with locked(self._engine, lease.message_id) as message:
-            settlement, _ = await _settle(message, lease.attempt, limits, after_lease_only=True)
+        """Settle a lease that ran out; False where it still runs, or somebody else did it or is just doing it."""
+        try:
+            async with locked(self._engine, lease.message_id, by=sweep_statements.LOCK_IF_FREE) as message:
+                settlement, _ = await _settle(message, lease.attempt, limits, after_lease_only=True)
+        except UnknownMessageError:
+            return False
         return settlement.answer is SettleAnswer.MOVED
 
     async def startable(self, *, overdue: timedelta, again_after: timedelta, most: int) -> list[MessageRef]:
         """List messages that a run should have claimed by now: due for `overdue`, none asked for in `again_after`."""
         asked = {"overdue": overdue, "again_after": again_after, "most": most}
         async with connected(self._engine) as connection:
-            rows = (await connection.execute(statements.STARTABLE, asked)).all()
+            rows = (await connection.execute(sweep_statements.STARTABLE, asked)).all()
         return [MessageRef(id=row.id, tenant_id=row.tenant_id, request_hash=row.request_hash) for row in rows]
 
     async def run_requested(self, message_id: MessageId) -> None:
         """Remember that Temporal took a request for a run."""
         async with connected(self._engine) as connection:
-            await connection.execute(statements.RUN_REQUESTED, {"this_message": message_id})
+            await connection.execute(sweep_statements.RUN_REQUESTED, {"this_message": message_id})
             await connection.commit()
 
 

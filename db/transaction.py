@@ -67,15 +67,18 @@ class LockedMessage:
 
 
 @asynccontextmanager
-async def locked(engine: AsyncEngine, message_id: MessageId) -> AsyncIterator[LockedMessage]:
+async def locked(
+    engine: AsyncEngine, message_id: MessageId, *, by: sa.Executable = statements.LOCK
+) -> AsyncIterator[LockedMessage]:
     """Begin a transaction and take the message row; commit at the end, roll back on any exception.
 
-    Raises UnavailableError for any trouble with Postgres; the COMMIT may have happened all the same.
+    Raises UnavailableError for any trouble with Postgres; the COMMIT may have happened all the same. Raises
+    UnknownMessageError where `by`, the statement that takes the row, finds none to take.
     """
     with outages():
         async with engine.begin() as connection:
             message = LockedMessage(connection, message_id)
-            if await message.first(statements.LOCK) is None:
+            if await message.first(by) is None:
                 raise UnknownMessageError
             yield message
 

@@ -56,6 +56,13 @@ def away() -> str:
             2,
             "SHUTDOWN_GRACE_SECONDS must be at least",
         ),
+        (["api"], {"FENCEPOST_ENVIRONMENT": "canary"}, 2, "FENCEPOST_ENVIRONMENT: it has to be 'live' or 'test'"),
+        (["worker"], {"FENCEPOST_CRASH_POINT": "canary"}, 2, "FENCEPOST_CRASH_POINT: it has to be 'intake_"),
+        *(
+            ([command], {"FENCEPOST_CRASH_POINT": "begin_committed"}, 2, "refused unless FENCEPOST_ENVIRONMENT is test")
+            for command in ("api", "worker", "migrate")
+        ),
+        (["sweep", "--once"], {"FENCEPOST_CRASH_POINT": "sweep_settled"}, 2, "unless FENCEPOST_ENVIRONMENT is test"),
         (["api"], {"FENCEPOST_KEY_PEPPER": "canary", "FENCEPOST_ADDRESS_KEY": "k" * 32}, 2, "KEY_PEPPER: too_short"),
         (["sweep"], {}, 2, "--once"),
         (["temporal", "setup"], {"TEMPORAL_ADDRESS": "127.0.0.1:1"}, 1, "is TEMPORAL_ADDRESS right?"),

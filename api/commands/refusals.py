@@ -71,9 +71,11 @@ def run(body: Callable[[], _Result], kinds: Callable[[], Iterable[type["BaseSett
 def _refuse_settings(error: "ValidationError", kinds: Iterable[type["BaseSettings"]]) -> NoReturn:
     """Say which settings are wrong, without their values: the loader's own text shows those beside it, too."""
     prefixes = {kind.__name__: kind.model_config["env_prefix"] for kind in kinds}
-    for each in error.errors(include_input=False, include_url=False, include_context=False):
+    for each in error.errors(include_input=False, include_url=False):
         name = "".join(str(part) for part in each["loc"])
         variable = f"{prefixes.get(error.title, '')}{name}".upper()
         why = each["msg"].removeprefix("Value error, ") if each["type"] == "value_error" else each["type"]
+        if each["type"] in ("enum", "literal_error"):
+            why = f"it has to be {each['ctx']['expected']}"
         say(f"{variable}: {why}" if name else why)
     refuse("these settings can't be used; `fencepost settings` lists them all", status=BAD_USE)

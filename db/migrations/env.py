@@ -9,6 +9,7 @@ from alembic import context
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
 
+from db.crash_points import CrashPoint, passing
 from db.engine import driver_url, outages
 from db.migrate import MigrationBusyError
 from db.schema import metadata
@@ -19,7 +20,12 @@ LOCK_WAIT_SECONDS = 60
 
 
 def _run(connection: sa.Connection) -> None:
-    context.configure(connection=connection, target_metadata=metadata, transaction_per_migration=True)
+    context.configure(
+        connection=connection,
+        target_metadata=metadata,
+        transaction_per_migration=True,
+        on_version_apply=lambda **_: passing(CrashPoint.MIGRATION_UNCOMMITTED),
+    )
     with context.begin_transaction():
         context.run_migrations()
 

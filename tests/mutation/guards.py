@@ -15,6 +15,7 @@ from tests.mutation import (
     statements,
     store,
     submission,
+    sweeping,
     tenancy,
     workflow,
 )
@@ -26,6 +27,7 @@ GUARDS: Final[tuple[Mutant, ...]] = (
     *facts.GUARDS,
     *statements.GUARDS,
     *store.GUARDS,
+    *sweeping.GUARDS,
     *lifecycle.GUARDS,
     *schema.GUARDS,
     *submission.GUARDS,

@@ -1,4 +1,4 @@
-"""The guards of what is written in db/statements.py: the conditions of each write, and what the sweep looks for."""
+"""The guards of what is written in db/statements.py: the conditions of each write."""
 
 from typing import Final
 
@@ -213,54 +213,4 @@ _MOVES: Final = (
     ),
 )
 
-_EXPIRED_WHERE: Final = "    .where(attempts.c.closed_at.is_(None), attempts.c.lease_expires_at <= _NOW)\n"
-_FORGOTTEN: Final = _STORE + "test_forgotten_messages_are_startable_once_in_a_while"
-_SWEEP: Final = (
-    _IN.lacking(
-        "EXPIRED_LEASES: open",
-        _EXPIRED_WHERE,
-        "attempts.c.closed_at.is_(None), ",
-        "the sweep lists leases that are settled",
-        _STORE + "test_the_sweep_settles_what_ran_out_and_touches_no_live_lease",
-    ),
-    _IN.lacking(
-        "EXPIRED_LEASES: over",
-        _EXPIRED_WHERE,
-        ", attempts.c.lease_expires_at <= _NOW",
-        "the sweep lists leases that still run",
-        _STORE + "test_the_sweep_settles_what_ran_out_and_touches_no_live_lease",
-    ),
-    _IN.without(
-        "STARTABLE: free",
-        "        messages.c.state.in_(CLAIMABLE),\n",
-        "the sweep starts runs for messages that are not free to be claimed",
-        _FORGOTTEN,
-    ),
-    _IN.without(
-        "STARTABLE: overdue",
-        '        messages.c.due_at <= _NOW - sa.bindparam("overdue", type_=sa.Interval),\n',
-        "the sweep starts runs for messages that are not overdue",
-        _FORGOTTEN,
-    ),
-    _IN.without(
-        "STARTABLE: never asked",
-        "            messages.c.run_requested_at.is_(None),\n",
-        "the sweep starts no run for a message for which it never asked",
-        _FORGOTTEN,
-    ),
-    _IN.without(
-        "STARTABLE: asked long ago",
-        '            messages.c.run_requested_at <= _NOW - sa.bindparam("again_after", type_=sa.Interval),\n',
-        "the sweep asks for a run once and never again",
-        _FORGOTTEN,
-    ),
-    _IN.changed(
-        "STARTABLE: asked lately",
-        "        sa.or_(\n            messages.c.run_requested_at.is_(None),\n",
-        "        sa.or_(\n            sa.true(),\n",
-        "every sweep asks again for a run that was asked for just now",
-        _FORGOTTEN,
-    ),
-)
-
-GUARDS: Final[tuple[Mutant, ...]] = (*_CLAIM, *_BEGIN, *_USE_ATTEMPT, *_RECORD, *_CLOSE, *_MOVES, *_SWEEP)
+GUARDS: Final[tuple[Mutant, ...]] = (*_CLAIM, *_BEGIN, *_USE_ATTEMPT, *_RECORD, *_CLOSE, *_MOVES)

@@ -200,7 +200,7 @@ _SETTLE: Final = (
 _TRANSACTIONS: Final = (
     _TRANSACTION.without(
         "transaction: unknown message",
-        "            if await message.first(statements.LOCK) is None:\n                raise UnknownMessageError\n",
+        "            if await message.first(by) is None:\n                raise UnknownMessageError\n",
         "no transaction takes the message row, or asks whether there is one",
         "test_a_claim_of_a_message_that_nobody_accepted_is_an_error",
     ),

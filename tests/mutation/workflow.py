@@ -1,4 +1,4 @@
-"""The guards of workflows/ and the sweep: the order of steps, the waits, and what Temporal may learn of a failure."""
+"""The guards of workflows/: the order of steps, the waits, and what Temporal may learn of a failure."""
 
 from typing import Final
 
@@ -76,24 +76,6 @@ _STEPS: Final = (
     ),
 )
 
-_SWEEP: Final = Source("activities/sweep.py", "tests/workflows/test_delivery.py")
-_SWEPT: Final = (
-    _SWEEP.changed(
-        "sweep: settles",
-        "await self._settle()",
-        "(0, 0)",
-        "nobody settles a lease that ran out but the run that claimed it",
-        "test_the_sweep_settles_what_nobody_finalized",
-    ),
-    _SWEEP.changed(
-        "sweep: starts",
-        "await self._start_runs()",
-        "(0, 0)",
-        "nobody starts a run again",
-        "test_the_sweep_starts_what_was_never_started_or_was_terminated",
-    ),
-)
-
 _LOGGED: Final = '            _log.error("activity_failed", error=type(error).__name__, activity=input.fn.__name__)\n'
 _RAISED: Final = "            raise ApplicationError(code, type=code, non_retryable=final)"
 _TEXT: Final = "test_no_exceptions_text_reaches_temporal"
@@ -147,4 +129,4 @@ _FAILED: Final = (
     ),
 )
 
-GUARDS: Final[tuple[Mutant, ...]] = (*_STEPS, *_SWEPT, *_FAILED)
+GUARDS: Final[tuple[Mutant, ...]] = (*_STEPS, *_FAILED)
