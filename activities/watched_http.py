@@ -81,10 +81,11 @@ class _Watched:
     longest_rest: float
     _rests_since: float = 0.0
 
-    def request(self, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401  (botocore's signature)
+    def request(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401  (botocore's signature)
         if self.sock is not None and time.monotonic() - self._rests_since > self.longest_rest:
             self.close()
-        return super().request(*arguments, **named)  # type: ignore[misc]  # a mixin: the connection is beside it
+        super().request(*arguments, **named)  # type: ignore[misc]  # a mixin: the connection is beside it
+        passing(CrashPoint.REQUEST_SENT)
 
     def send(self, data: Any) -> Any:  # noqa: ANN401  (botocore's signature)
         watch: Watch | None = getattr(_of_this_thread, "watch", None)
@@ -96,7 +97,7 @@ class _Watched:
             watch.let_go(self.sock)
         self._rests_since = time.monotonic()
         sent = super().send(data)  # type: ignore[misc]  # a mixin: the connection is beside it
-        passing(CrashPoint.REQUEST_SENT)
+        passing(CrashPoint.HEADERS_SENT)  # which urllib3 sends apart, and first
         return sent
 
     def connect(self) -> None:

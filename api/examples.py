@@ -110,6 +110,17 @@ EXAMPLES: Final[dict[str, JsonObject]] = {
         "last_used_at": None,
         "replaced_by": None,
     },
+    "AmbiguousBody": {
+        "id": "0192f0c0-e5b0-7a3c-9f0d-5a0d6a1b2c3d",
+        "tenant": "demo",
+        "recipients": [{"role": "to", "address": "a***@example.com", "outcome": None}],
+        "ambiguity": {
+            "since": _ENDED,
+            "attempt": 1,
+            "evidence": [{"kind": "late_result", "at": _ACCEPTED, "provider_message_id": "010001-example"}],
+        },
+    },
+    "ProviderBody": {"name": "ses", "paused": False, "changed_at": _NOON},
     "Alive": {"status": "ok"},
     "Ready": {"status": "ready", "database": "reachable", "schema_fit": "current", "temporal": "reachable"},
 }

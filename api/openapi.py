@@ -22,6 +22,7 @@ _SCOPES: Final = {
     "templates": Scope.TEMPLATES,
     "senders": Scope.SENDERS,
     "tenants": Scope.OPERATOR,
+    "operators": Scope.OPERATOR,
 }
 _REQUEST_ID: Final = {
     "X-Request-Id": {

@@ -59,6 +59,8 @@ class Code(StrEnum):
     TENANT_DISABLED = "tenant_disabled"
     SENDER_EXISTS = "sender_exists"
     KEY_NOT_ACTIVE = "key_not_active"
+    NOT_AMBIGUOUS = "not_ambiguous"
+    DUPLICATE_RISK_NOT_ACKNOWLEDGED = "duplicate_risk_not_acknowledged"
     CURSOR_INVALID = "cursor_invalid"
     RATE_LIMITED = "rate_limited"
     UNAUTHENTICATED = "unauthenticated"
@@ -84,6 +86,11 @@ ERRORS: Final = MappingProxyType(
         Code.TENANT_DISABLED: (403, "This tenant is switched off."),
         Code.SENDER_EXISTS: (409, "This key is another sender's; PATCH changes a sender."),
         Code.KEY_NOT_ACTIVE: (409, "This API key is revoked, expired or rotated already."),
+        Code.NOT_AMBIGUOUS: (409, "This message is not ambiguous any more, or the attempt in doubt is another one."),
+        Code.DUPLICATE_RISK_NOT_ACKNOWLEDGED: (
+            422,
+            "A resend may be a second mail to the recipient; it needs acknowledge_duplicate_risk.",
+        ),
         Code.CURSOR_INVALID: (400, "This cursor is not one that this list gave; begin without one."),
         Code.RATE_LIMITED: (429, "This tenant asks for more than its rate; Retry-After says when to ask again."),
         Code.UNAUTHENTICATED: (401, "A valid API key is needed: Authorization: Bearer fp_..."),

@@ -20,10 +20,19 @@ class Action(StrEnum):
     KEY_SCOPES_CHANGED = "key_scopes_changed"
     KEY_ROTATED = "key_rotated"
     KEY_REVOKED = "key_revoked"
+    MESSAGE_RESOLVED = "message_resolved"
+    PROVIDER_PAUSED = "provider_paused"
+    PROVIDER_RESUMED = "provider_resumed"
 
 
 async def note(
-    connection: AsyncConnection, action: Action, *, by: str | None, tenant_id: TenantId | None, subject: str
+    connection: AsyncConnection,
+    action: Action,
+    *,
+    by: str | None,
+    tenant_id: TenantId | None,
+    subject: str,
+    reason: str | None = None,
 ) -> None:
     """Write down what an operator did.
 
@@ -32,8 +41,16 @@ async def note(
         action: What was done.
         by: The operator's credential; None for somebody who has the database at hand.
         tenant_id: The tenant whom it is about; None where it is about operators.
-        subject: The id of what it was done to: a tenant's or a key's.
+        subject: The id of what it was done to: a tenant's, a key's or a provider's.
+        reason: Why, in the operator's words; None where nobody asked, or they gave none.
 
     """
-    row = {"id": new_id(), "credential_id": by, "action": action, "tenant_id": tenant_id, "subject": subject}
+    row = {
+        "id": new_id(),
+        "credential_id": by,
+        "action": action,
+        "tenant_id": tenant_id,
+        "subject": subject,
+        "reason": reason,
+    }
     await connection.execute(sa.insert(operator_audit), row)

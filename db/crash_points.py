@@ -23,6 +23,7 @@ class CrashPoint(StrEnum):
     CLAIM_COMMITTED = "claim_committed"
     SUBMIT_TAKEN_UP = "submit_taken_up"  #: before begin
     BEGIN_COMMITTED = "begin_committed"  #: before the first byte to the provider
+    HEADERS_SENT = "headers_sent"  #: of the provider's request; its body was not
     REQUEST_SENT = "request_sent"  #: every byte of it; no answer was read
     ANSWER_READ = "answer_read"  #: and not recorded
     RECORD_COMMITTED = "record_committed"  #: and not finalized

@@ -145,35 +145,34 @@ _ambiguous_line: Final = (
     .lateral("ambiguous_line")
 )
 
-MESSAGES: Final[sa.Select[Any]] = (
-    sa.select(
-        messages.c.id,
-        messages.c.tenant_id,
-        messages.c.request_hash,
-        messages.c.state,
-        messages.c.purpose,
-        messages.c.template_key,
-        messages.c.template_version,
-        messages.c.sender_key,
-        messages.c.tags,
-        messages.c.due_at,
-        messages.c.provider_accepted_at,
-        messages.c.delivered_at,
-        messages.c.created_at,
-        messages.c.updated_at,
-        attempts.c.number.label("lease_attempt"),
-        attempts.c.lease_expires_at,
-        _ambiguous_line.c.at.label("ambiguous_since"),
-        _ambiguous_line.c.attempt.label("ambiguous_attempt"),
-    )
-    .select_from(
-        messages.outerjoin(
-            attempts, sa.and_(attempts.c.message_id == messages.c.id, attempts.c.closed_at.is_(None))
-        ).outerjoin(_ambiguous_line, messages.c.state == State.AMBIGUOUS)
-    )
-    .where(messages.c.tenant_id == _TENANT)
+EVERYBODYS_MESSAGES: Final[sa.Select[Any]] = sa.select(
+    messages.c.id,
+    messages.c.tenant_id,
+    messages.c.request_hash,
+    messages.c.state,
+    messages.c.purpose,
+    messages.c.template_key,
+    messages.c.template_version,
+    messages.c.sender_key,
+    messages.c.tags,
+    messages.c.due_at,
+    messages.c.provider_accepted_at,
+    messages.c.delivered_at,
+    messages.c.created_at,
+    messages.c.updated_at,
+    attempts.c.number.label("lease_attempt"),
+    attempts.c.lease_expires_at,
+    _ambiguous_line.c.at.label("ambiguous_since"),
+    _ambiguous_line.c.attempt.label("ambiguous_attempt"),
+).select_from(
+    messages.outerjoin(
+        attempts, sa.and_(attempts.c.message_id == messages.c.id, attempts.c.closed_at.is_(None))
+    ).outerjoin(_ambiguous_line, messages.c.state == State.AMBIGUOUS)
 )
-"""A tenant's messages, with the lease and the attempt that are of interest now."""
+"""Everybody's messages, with the lease and the attempt that are of interest now."""
+
+MESSAGES: Final = EVERYBODYS_MESSAGES.where(messages.c.tenant_id == _TENANT)
+"""A tenant's messages."""
 
 MESSAGE: Final = MESSAGES.where(messages.c.id == _ID)
 
@@ -243,6 +242,16 @@ def newest_first(wanted: MessageFilter, after: Place | None, limit: int) -> sa.S
     return statement
 
 
+def oldest_ambiguous(after: tuple[datetime, MessageId] | None, limit: int) -> sa.Select[Any]:
+    """Build the statement of one page of what waits for a person, whoever's it is."""
+    order = (messages.c.updated_at, messages.c.id)
+    # Not bound: a plan for any state could not go by the index of the ambiguous ones.
+    statement = EVERYBODYS_MESSAGES.where(messages.c.state == sa.literal_column(f"'{State.AMBIGUOUS}'"))
+    if after is not None:
+        statement = statement.where(sa.tuple_(*order) > sa.tuple_(*after))
+    return statement.order_by(*order).limit(limit)
+
+
 class MessageReader:
     """Reads for people and programs. Raises UnavailableError for any trouble with Postgres."""
 
@@ -272,6 +281,11 @@ class MessageReader:
         statement = newest_first(wanted, after, limit)
         async with self._snapshot() as connection:
             return await _listed(connection, (await connection.execute(statement, {"of_tenant": tenant_id})).all())
+
+    async def ambiguous(self, *, after: tuple[datetime, MessageId] | None, limit: int) -> tuple[ListedMessage, ...]:
+        """Read what waits for a person, whoever's it is, oldest first, from after a message's `updated_at` and id."""
+        async with self._snapshot() as connection:
+            return await _listed(connection, (await connection.execute(oldest_ambiguous(after, limit))).all())
 
     @asynccontextmanager
     async def _snapshot(self) -> AsyncIterator[AsyncConnection]:

@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings
 
 from api.problems import ERRORS
 from cli import settings_kinds
+from db.crash_points import CrashPoint
 from db.lifecycle import State
 from dev.diagram import ARCHITECTURE, drawn
 from tests.api.conftest import application
@@ -33,13 +34,13 @@ LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
 
 
 def settings_table() -> str:
-    """Draw every setting as a table."""
-    rows = [
-        f"| `{_variable(kind, name)}` | {_default(field)} | {field.description} |"
-        for kind in settings_kinds()
-        for name, field in kind.model_fields.items()
-    ]
-    return "\n".join(["| variable | default | meaning |", "|---|---|---|", *rows])
+    """Draw every setting as a table; one that several classes read is in it once, as the first has it."""
+    rows: dict[str, str] = {}
+    for kind in settings_kinds():
+        for name, field in kind.model_fields.items():
+            variable = _variable(kind, name)
+            rows.setdefault(variable, f"| `{variable}` | {_default(field)} | {field.description} |")
+    return "\n".join(["| variable | default | meaning |", "|---|---|---|", *rows.values()])
 
 
 def _variable(kind: type[BaseSettings], name: str) -> str:
@@ -110,6 +111,25 @@ def test_every_file_and_test_that_a_document_names_exists(document: Path) -> Non
             missing.append(f"{path}::{test}")
 
     assert missing == []
+
+
+def test_the_crash_table_names_tests_that_exist() -> None:
+    """Those without a path are in one file, as the text above the table says."""
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "ARCHITECTURE.md").read_text()))
+    tests = (ROOT / "tests" / "faults" / "test_crash_points.py").read_text()
+
+    assert named
+    assert [name for name in named if f"def {name}(" not in tests] == []
+
+
+@pytest.mark.parametrize("point", CrashPoint)
+def test_every_crash_point_is_passed_at_one_place_and_died_at_in_a_test(point: CrashPoint) -> None:
+    product = [path for folder in ("api", "activities", "db") for path in (ROOT / folder).rglob("*.py")]
+    passing = sum(path.read_text().count(f"passing(CrashPoint.{point.name})") for path in product)
+    tests = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py") if path != Path(__file__))
+
+    assert passing == 1
+    assert f"CrashPoint.{point.name}" in tests or f'"{point}"' in tests
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)

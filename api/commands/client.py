@@ -36,6 +36,8 @@ _FIXES: Final = {
     "sender_disabled": "`fencepost sender enable KEY` switches it on.",
     "tenant_disabled": "an operator switches it on: `fencepost tenant enable ID`.",
     "idempotency_conflict": "give another command another --idempotency-key.",
+    "not_ambiguous": "`fencepost ambiguous list` shows what waits for a person, and which attempt.",
+    "duplicate_risk_not_acknowledged": "if that is accepted, say --acknowledge-duplicate-risk.",
 }
 
 
@@ -161,7 +163,9 @@ class Api:
             case "forbidden":
                 return f"Fix: this command needs a key with {' and '.join(self.scopes)} in FENCEPOST_API_KEY."
             case "not_found" if operator:
-                return "Fix: is the id right? `fencepost tenant list` and `fencepost key list` show what there is."
+                return (
+                    "Fix: is it right? `fencepost tenant list`, `key list`, `ambiguous list`, `provider list` show all."
+                )
             case "rate_limited" | "unavailable" if retry_after.isdecimal():
                 return f"Fix: try again in {retry_after} s."
             case _:

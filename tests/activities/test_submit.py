@@ -22,7 +22,7 @@ from tests.conftest import Database
 from tests.db.test_store import LEASE, LIMITS
 from tests.factories import AttemptRow, make_message, make_tenant, snapshot
 from tests.fakes import ScriptedProvider
-from tests.lossy_proxy import Loss, LossyProxy, lossy_proxy
+from tests.faults.proxy import FaultProxy, Loss, fault_proxy
 from tests.waiting import until
 
 
@@ -43,9 +43,9 @@ async def store(worker_engine: AsyncEngine, superuser: asyncpg.Connection) -> Me
 
 
 @asynccontextmanager
-async def behind_a_proxy(database: Database) -> AsyncIterator[tuple[LossyProxy, MessageStore]]:
-    async with lossy_proxy(database.server.port) as proxy:
-        url = database.url("fencepost_worker").replace(f":{database.server.port}/", f":{proxy.port}/")
+async def behind_a_proxy(database: Database) -> AsyncIterator[tuple[FaultProxy, MessageStore]]:
+    async with fault_proxy(database.server.port, postgres=True) as proxy:
+        url = proxy.url(database.url("fencepost_worker"))
         engine = create_engine(DatabaseSettings.model_validate({"url": url}), application="tests")
         store = MessageStore(engine)
         await store.expired_leases(1)  # a new connection commits something of its own
@@ -130,7 +130,7 @@ async def test_a_body_that_lost_the_reply_to_its_begin_calls_once(
     provider = ScriptedProvider()
 
     async with behind_a_proxy(database) as (proxy, store):
-        proxy.armed = Loss.REPLY
+        proxy.lose(Loss.REPLY)
         reply = await run(submit_activity(store, provider, pool), message)
 
     assert proxy.lost == 1
@@ -147,7 +147,7 @@ async def test_a_body_whose_begin_never_arrived_makes_no_call(
     provider = ScriptedProvider()
 
     async with behind_a_proxy(database) as (proxy, store):
-        proxy.armed = Loss.COMMIT
+        proxy.lose(Loss.COMMIT)
         reply = await run(submit_activity(store, provider, pool), message)
 
     assert reply.result == "stop"
@@ -171,7 +171,7 @@ async def test_a_body_that_finds_its_begin_too_late_submits_nothing(
         )
 
     async with behind_a_proxy(database) as (proxy, store):
-        proxy.armed, proxy.meanwhile = Loss.REPLY, lease_runs_short
+        proxy.lose(Loss.REPLY, meanwhile=lease_runs_short)
         reply = await run(submit_activity(store, provider, pool), message)
 
     assert reply.result == "not_submitted"
@@ -189,7 +189,7 @@ async def test_an_outcome_is_recorded_once_whatever_is_lost(
     async with behind_a_proxy(database) as (proxy, store):
 
         def accepted() -> CallResult:
-            proxy.armed = loss  # the next COMMIT is record's
+            proxy.lose(loss)  # the next COMMIT is record's
             return CallResult(outcome=Outcome.ACCEPTED, provider="ses", provider_message_id="ses-7")
 
         provider = ScriptedProvider(script=[accepted])

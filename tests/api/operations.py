@@ -9,8 +9,10 @@ from uuid import uuid4
 import asyncpg
 
 from db.ids import TenantId
+from db.lifecycle import State
+from db.records import MessageRef
 from tests.api.conftest import Api, make_key
-from tests.factories import make_message
+from tests.factories import AttemptRow, make_message
 
 METHODS = ("get", "post", "put", "patch", "delete", "head", "options", "trace")
 TENANT_SCOPES = ["messages:send", "messages:read", "templates", "senders", "suppressions", "content:read"]
@@ -100,6 +102,18 @@ def schemas_in(node: Any, at: str = "#") -> Iterator[tuple[str, dict[str, Any]]]
             yield from schemas_in(inner, f"{at}/{index}")
 
 
+async def make_ambiguous(connection: asyncpg.Connection, **more: Any) -> MessageRef:
+    """Make a message of which nobody knows whether the provider took its first attempt."""
+    attempt = AttemptRow(begin_id=uuid4(), outcome="unknown", reason="provider_timeout", closed=True)
+    message = await make_message(connection, State.AMBIGUOUS, attempt, **more)
+    await connection.execute(
+        """INSERT INTO timeline (message_id, seq, from_state, to_state, move, reason, attempt, actor)
+        VALUES ($1, 2, 'leased', 'ambiguous', 'quarantine', 'provider_timeout', 1, 'machine')""",
+        message.id,
+    )
+    return message
+
+
 async def furnish(
     connection: asyncpg.Connection,
     tenant_id: TenantId,
@@ -121,7 +135,7 @@ async def furnish(
         template,
     )
     key_id = (await make_key(connection, tenant_id)).split("_")[2]
-    message = await make_message(
+    message = await make_ambiguous(
         connection, tenant_id=tenant_id, sender_key=sender, template_key=template, credential_id=key_id
     )
     return {
@@ -131,4 +145,5 @@ async def furnish(
         "versions/n": "1",
         "tenants/tenant_id": tenant_id,
         "keys/key_id": key_id,
+        "providers/name": "ses",
     }

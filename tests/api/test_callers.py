@@ -25,6 +25,7 @@ UNKNOWN = {
     "versions/n": "99",
     "tenants/tenant_id": "nobody",
     "keys/key_id": "0000000000000000",
+    "providers/name": "nobody",
 }
 #: What is nobody's id by its form.
 MALFORMED = ["x" * 300, "-1", "a.b", "%00", "a%0A", "%C3%A9", "%7Bx%7D", "%20", "%ED%A0%80"]

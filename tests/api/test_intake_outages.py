@@ -10,7 +10,7 @@ from tests.api.conftest import Api, make_key, serving
 from tests.api.test_messages import messages_of, problem
 from tests.conftest import Database, free_port
 from tests.factories import make_message, make_tenant
-from tests.lossy_proxy import Loss, LossyProxy, lossy_proxy
+from tests.faults.proxy import FaultProxy, Loss, fault_proxy
 from tests.waiting import somebody_waits
 
 
@@ -20,8 +20,8 @@ async def key(superuser: asyncpg.Connection) -> str:
     return await make_key(superuser)
 
 
-def through(proxy: LossyProxy, database: Database) -> str:
-    return database.url("fencepost_api").replace(f":{database.server.port}/", f":{proxy.port}/")
+def through(proxy: FaultProxy, database: Database) -> str:
+    return proxy.url(database.url("fencepost_api"))
 
 
 async def warm(api: Api) -> None:
@@ -32,9 +32,9 @@ async def warm(api: Api) -> None:
 async def test_a_commit_whose_reply_was_lost_is_found_to_have_happened(
     database: Database, superuser: asyncpg.Connection, key: str
 ) -> None:
-    async with lossy_proxy(database.server.port) as proxy, serving(through(proxy, database), key) as api:
+    async with fault_proxy(database.server.port, postgres=True) as proxy, serving(through(proxy, database), key) as api:
         await warm(api)
-        proxy.armed = Loss.REPLY
+        proxy.lose(Loss.REPLY)
         first = await api.send(key="lost")
         again = await api.send(key="lost")
 
@@ -48,10 +48,10 @@ async def test_a_commit_whose_reply_was_lost_is_found_to_have_happened(
 async def test_a_commit_that_never_arrived_is_unavailable_and_a_replay_is_the_first(
     database: Database, superuser: asyncpg.Connection, key: str
 ) -> None:
-    async with lossy_proxy(database.server.port) as proxy, serving(through(proxy, database), key) as api:
+    async with fault_proxy(database.server.port, postgres=True) as proxy, serving(through(proxy, database), key) as api:
         await warm(api)
         before = await messages_of(superuser)
-        proxy.armed = Loss.COMMIT
+        proxy.lose(Loss.COMMIT)
         first = await api.send(key="never")
         between = await messages_of(superuser)
         again = await api.send(key="never")
@@ -67,12 +67,12 @@ async def test_a_command_whose_commit_never_arrived_is_judged_against_the_one_th
     database: Database, superuser: asyncpg.Connection, key: str, name: str, status: int
 ) -> None:
     async with (
-        lossy_proxy(database.server.port) as proxy,
+        fault_proxy(database.server.port, postgres=True) as proxy,
         serving(through(proxy, database), key) as api,
         serving(database.url("fencepost_api"), key) as other,
     ):
         await warm(api)
-        proxy.armed, proxy.meanwhile = Loss.COMMIT, lambda: other.send(key=f"taken by {name}", context={"name": name})
+        proxy.lose(Loss.COMMIT, meanwhile=lambda: other.send(key=f"taken by {name}", context={"name": name}))
         answer = await api.send(key=f"taken by {name}")
 
     assert answer.status_code == status

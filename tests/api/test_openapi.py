@@ -41,6 +41,11 @@ CONTRACT = """
     PATCH /v1/tenants/{tenant_id}/keys/{key_id}
     POST /v1/tenants/{tenant_id}/keys/{key_id}/rotate
     DELETE /v1/tenants/{tenant_id}/keys/{key_id}
+    GET /v1/operator/ambiguous
+    POST /v1/operator/messages/{message_id}/resolution
+    GET /v1/operator/providers
+    POST /v1/operator/providers/{name}/pause
+    POST /v1/operator/providers/{name}/resume
     GET /healthz
     GET /readyz
 """
@@ -137,6 +142,8 @@ async def test_it_names_every_status_and_code_of_sending(operations: list[Operat
         Code.CURSOR_INVALID,
         Code.SENDER_EXISTS,
         Code.KEY_NOT_ACTIVE,
+        Code.NOT_AMBIGUOUS,
+        Code.DUPLICATE_RISK_NOT_ACKNOWLEDGED,
     }
 
 

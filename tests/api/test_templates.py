@@ -21,7 +21,7 @@ from tests.api.test_intake_outages import through
 from tests.api.test_messages import problem
 from tests.conftest import Database
 from tests.factories import make_tenant
-from tests.lossy_proxy import Loss, lossy_proxy
+from tests.faults.proxy import Loss, fault_proxy
 
 PAGE = (Path(__file__).parents[2] / "docs" / "templates.md").read_text()
 RACERS = 10
@@ -114,9 +114,12 @@ async def test_publishing_again_after_a_lost_answer_is_safe(
 ) -> None:
     await make_tenant(superuser)
     api_key = await make_key(superuser)
-    async with lossy_proxy(database.server.port) as proxy, serving(through(proxy, database), api_key) as api:
+    async with (
+        fault_proxy(database.server.port, postgres=True) as proxy,
+        serving(through(proxy, database), api_key) as api,
+    ):
         await publish(api, f"{key}-warm")
-        proxy.armed = loss
+        proxy.lose(loss)
         lost = await publish(api, key)
         again = await publish(api, key)
 

@@ -12,6 +12,7 @@ from tests.commands.conftest import SEND, CommandLine
 TO = (*SEND, "--to", "canary@example.com")
 PUBLISH = ("template", "publish", "welcome")
 ISSUE = ("key", "issue", "--tenant", "x")
+RESOLVE = ("ambiguous", "resolve", "x", "--attempt", "1")
 
 BAD_USE = [
     (("tenant", "create"), "Missing argument 'NAME'."),
@@ -62,6 +63,15 @@ BAD_USE = [
     ((*TO, "--header", "=canary"), "--header: this has to look like NAME=VALUE"),
     ((*TO, "--timeout", "-1"), "'--timeout'"),
     ((*TO, "--timeout", "1"), "--timeout: this goes with --watch"),
+    (("ambiguous", "list", "canary"), "unexpected extra argument"),
+    (("ambiguous", "resolve"), "Missing argument 'ID'."),
+    (("ambiguous", "resolve", "x", "--decision", "abandon", "--reason", "x"), "Missing option '--attempt'."),
+    ((*RESOLVE, "--reason", "x", "--decision", "retry"), "'--decision'"),
+    ((*RESOLVE, "--decision", "abandon"), "Missing option '--reason'."),
+    ((*RESOLVE, "--reason", "x", "--attempt", "0"), "'--attempt'"),
+    (("provider", "list", "canary"), "unexpected extra argument"),
+    (("provider", "pause"), "Missing argument 'NAME'."),
+    (("provider", "resume"), "Missing argument 'NAME'."),
     (("message", "show"), "Missing argument 'ID'."),
     (("message", "watch", "x", "--timeout", "soon"), "'--timeout'"),
     (("message", "list", "--state", "sent"), "'--state'"),
@@ -97,7 +107,7 @@ async def test_an_idempotency_key_that_no_header_can_hold_is_bad_use(nowhere: Co
 
 def test_every_command_that_talks_to_the_api_is_in_the_table() -> None:
     groups: dict[str, Any] = vars(get_command(app))["commands"]
-    with_commands = ("tenant", "key", "sender", "template", "message")
+    with_commands = ("tenant", "key", "sender", "template", "message", "ambiguous", "provider")
 
     told = {words[:2] for words, _ in BAD_USE if words[0] in with_commands}
 

@@ -171,6 +171,20 @@ async def test_an_attempt_is_written_once(superuser: asyncpg.Connection, change:
         await superuser.execute(f"UPDATE attempts SET {change} WHERE message_id = $1", message.id)
 
 
+@pytest.mark.parametrize("role", ["fencepost_api", "fencepost_worker", "fencepost_events"])
+async def test_who_may_move_messages_may_look_for_decisions_however_postgres_plans_that(
+    superuser: asyncpg.Connection, role: str
+) -> None:
+    """A generic plan asks for the right to the audit on every change, and not only on those that need a decision."""
+    await make_tenant(superuser)
+    message = await make_message(superuser)
+    await superuser.execute(f"SET ROLE {role}; SET plan_cache_mode = force_generic_plan")
+
+    changed = await superuser.execute("UPDATE messages SET updated_at = clock_timestamp() WHERE id = $1", message.id)
+
+    assert changed == "UPDATE 1"
+
+
 INSERT_ONLY = ["timeline", "provider_events", "evidence", "template_versions", "operator_audit"]
 NEVER_DELETED = ["messages", "attempts", "recipients", "message_contents"]
 
@@ -249,7 +263,11 @@ async def test_a_message_has_one_open_attempt_at_most(superuser: asyncpg.Connect
         ("fencepost_worker", "UPDATE messages SET idempotency_key = 'x'"),
         ("fencepost_api", "SELECT subject FROM message_contents"),
         ("fencepost_api", "SELECT address FROM recipients"),
-        ("fencepost_api", "UPDATE messages SET state = 'dead'"),
+        ("fencepost_api", "UPDATE messages SET token = token + 1"),
+        ("fencepost_api", "SELECT reason FROM operator_audit"),
+        ("fencepost_api", "INSERT INTO providers (name) VALUES ('other')"),
+        ("fencepost_worker", "UPDATE providers SET paused = true"),
+        ("fencepost_worker", "INSERT INTO operator_audit (action) VALUES ('message_resolved')"),
         ("fencepost_api", "UPDATE attempts SET closed_at = now()"),
         ("fencepost_events", "SELECT subject FROM message_contents"),
         ("fencepost_events", "SELECT secret_hash FROM credentials"),

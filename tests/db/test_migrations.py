@@ -4,6 +4,7 @@ import ast
 import asyncio
 import itertools
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -73,11 +74,11 @@ class Ended:
     said: str
 
 
-async def start_migrate(url: str) -> asyncio.subprocess.Process:
+async def start_migrate(url: str, **environment: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "cli", "migrate"),
         cwd=ROOT,
-        env={"PATH": os.defpath, "FENCEPOST_DATABASE_URL": url},
+        env={"PATH": os.defpath, "FENCEPOST_DATABASE_URL": url, **environment},
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -111,6 +112,22 @@ async def fit_of(database: Database) -> Fit:
         return await MessageReader(engine).schema_fit()
     finally:
         await engine.dispose()
+
+
+async def test_a_migration_that_dies_is_done_whole_by_the_next(empty: Database) -> None:
+    url = empty.url("fencepost_migrate")
+    dies = {"FENCEPOST_ENVIRONMENT": "test", "FENCEPOST_CRASH_POINT": "migration_uncommitted"}
+
+    died = await end_of(await start_migrate(url, **dies))
+    connection = await asyncpg.connect(empty.superuser_url)
+    left = await connection.fetchval("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'")
+    await connection.close()
+    again = await migrate(url)
+
+    assert died.status == -signal.SIGKILL
+    assert left <= 1  # Alembic's own table, which it makes first
+    assert again.status == 0, again.said
+    assert await fit_of(empty) is Fit.CURRENT
 
 
 async def test_the_migrations_make_the_schema_that_the_code_describes(database: Database, built: Database) -> None:

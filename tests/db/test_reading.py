@@ -12,11 +12,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from db.ids import MessageId
 from db.lifecycle import State
-from db.reading import MessageFilter, Place, newest_first
+from db.reading import MessageFilter, Place, newest_first, oldest_ambiguous
 from tests.conftest import Database
 from tests.factories import CREDENTIAL, TENANT, make_tenant
 
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
+#: A scan of the whole table reads about a thousand pages; 50 rows and what belongs to them about 300 at the worst.
+FEW = 500
 LAST = UUID("ffffffff-ffff-7fff-bfff-ffffffffffff")
 
 MANY = """
@@ -50,15 +52,20 @@ async def connection(api_engine: AsyncEngine, long_list: None) -> AsyncIterator[
         yield connection
 
 
-async def plan(connection: AsyncConnection, wanted: MessageFilter, after: Place | None) -> dict[str, Any]:
+async def plan(connection: AsyncConnection, statement: sa.Select[Any], **values: Any) -> dict[str, Any]:
     """Give what Postgres did for a page of 50."""
     ran: list[tuple[str, tuple[Any, ...]]] = []
     sa.event.listen(connection.sync_connection, "before_cursor_execute", lambda *seen: ran.append((seen[2], seen[3])))
-    await connection.execute(newest_first(wanted, after, 51), {"of_tenant": TENANT})
-    sql, values = ran[-1]
-    done = await connection.exec_driver_sql(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}", values)
+    await connection.execute(statement, values)
+    sql, bound = ran[-1]
+    done = await connection.exec_driver_sql(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}", bound)
     whole: dict[str, Any] = done.scalar_one()[0]["Plan"]
     return whole
+
+
+def blocks(done: dict[str, Any]) -> int:
+    """Count the pages that were read."""
+    return int(done["Shared Hit Blocks"] + done["Shared Read Blocks"])
 
 
 @pytest.mark.parametrize(
@@ -79,7 +86,16 @@ async def plan(connection: AsyncConnection, wanted: MessageFilter, after: Place 
 async def test_a_page_of_a_long_list_reads_no_more_than_a_few_pages_of_the_table(
     connection: AsyncConnection, wanted: MessageFilter, after: Place | None
 ) -> None:
-    done = await plan(connection, wanted, after)
+    done = await plan(connection, newest_first(wanted, after, 51), of_tenant=TENANT)
 
-    # A scan of the whole table reads about a thousand; 50 rows and what belongs to them about 300 at the worst.
-    assert done["Shared Hit Blocks"] + done["Shared Read Blocks"] < 500
+    assert blocks(done) < FEW
+
+
+@pytest.mark.parametrize("after", [None, (FIRST, MessageId(LAST))])
+async def test_a_page_of_what_waits_for_a_person_reads_no_more_than_a_few_pages_of_the_table(
+    connection: AsyncConnection, after: tuple[datetime, MessageId] | None
+) -> None:
+    done = await plan(connection, oldest_ambiguous(after, 51))
+
+    assert done["Actual Rows"] == 51
+    assert blocks(done) < FEW

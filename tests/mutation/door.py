@@ -229,7 +229,7 @@ _CURSOR: Final = (
 _LIST: Final = (
     _READING.without(
         "MESSAGES: tenant",
-        "    .where(messages.c.tenant_id == _TENANT)\n",
+        ".where(messages.c.tenant_id == _TENANT)",
         "messages of all tenants are listed and read",
         "test_nobody_elses_messages_are_listed",
         "tests/api/test_messages.py::test_somebody_elses_message_an_unknown_id_and_a_malformed_one_look_alike",

@@ -3,6 +3,7 @@
 from typing import Final
 
 from tests.mutation import (
+    crashes,
     decisions,
     door,
     facts,
@@ -10,6 +11,7 @@ from tests.mutation import (
     lifecycle,
     provider,
     rendering,
+    resolving,
     schema,
     settling,
     statements,
@@ -37,4 +39,6 @@ GUARDS: Final[tuple[Mutant, ...]] = (
     *door.GUARDS,
     *rendering.GUARDS,
     *tenancy.GUARDS,
+    *crashes.GUARDS,
+    *resolving.GUARDS,
 )

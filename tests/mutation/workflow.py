@@ -8,6 +8,7 @@ _IN: Final = Source("workflows/message.py", "tests/workflows/test_message.py")
 _POLICIES: Final = Source("workflows/policies.py", "tests/workflows/test_message.py")
 _FAILURES: Final = Source("workflows/failures.py", "tests/workflows/test_delivery.py")
 _WORKER: Final = Source("worker.py", "tests/workflows/test_delivery.py")
+_START: Final = Source("workflows/temporal.py", "tests/workflows/test_temporal_operations_on_runs.py")
 _BRANCH: Final = "test_each_branch_ends_where_it_should_and_uses_its_whole_script"
 _WAITS: Final = "test_it_waits_as_long_as_it_is_told"
 
@@ -129,4 +130,20 @@ _FAILED: Final = (
     ),
 )
 
-GUARDS: Final[tuple[Mutant, ...]] = (*_STEPS, *_FAILED)
+_OPERATED: Final = (
+    _IN.without(
+        "workflow: cancel waits for the call",
+        "                cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,\n",
+        "a cancelled run takes its submit for over while the call is under way",
+        f"{_START.tests}::test_a_call_whose_run_is_ended_or_reset_is_recorded_or_ambiguous_at_the_end_of_its_lease",
+    ),
+    _START.changed(
+        "start: another run of a closed one",
+        "id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,",
+        "id_reuse_policy=WorkflowIDReusePolicy.REJECT_DUPLICATE,",
+        "a message whose run was ended by a person gets no other, and goes out never",
+        "test_a_run_that_is_ended_before_its_claim_is_started_again_by_the_sweep",
+    ),
+)
+
+GUARDS: Final[tuple[Mutant, ...]] = (*_STEPS, *_FAILED, *_OPERATED)

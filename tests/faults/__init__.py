@@ -1,0 +1,1 @@
+"""What Fencepost does while the infrastructure around it fails."""
