@@ -2,18 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from uuid import uuid4
 
-import asyncpg
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
-from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
+from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
 from typing_extensions import override
 
@@ -22,12 +17,12 @@ from db.outcomes import Outcome, Reason
 from db.records import CallResult, MessageRef, Submission
 from db.store import MessageStore
 from dev.temporal import Temporal
-from tests.factories import AttemptRow, make_message, make_tenant, state_of
+from tests.factories import AttemptRow, make_message, state_of
 from tests.fakes import ScriptedProvider
 from tests.readable import readable
 from tests.waiting import until
-from worker import DeliverySettings, WorkerSettings, build_sweep, build_workers
-from workflows.contracts import MessageResult
+from tests.workflows.delivery import DELIVERY, Delivery
+from worker import build_sweep
 from workflows.temporal import (
     MissingSearchAttributesError,
     check_search_attributes,
@@ -38,63 +33,6 @@ from workflows.temporal import (
 UNKNOWN = CallResult(outcome=Outcome.UNKNOWN, provider="ses", reason=Reason.CONNECTION_LOST)
 THROTTLED = CallResult(outcome=Outcome.REFUSED, provider="ses", reason=Reason.THROTTLED)
 ACCEPTED = CallResult(outcome=Outcome.ACCEPTED, provider="ses", provider_message_id="ses-1")
-
-DELIVERY = DeliverySettings(
-    call_budget_seconds=1,
-    submit_timeout_seconds=2,
-    lease_seconds=4,
-    shutdown_grace_seconds=5,
-    sweep_seconds=0.1,
-    backoff_base_seconds=0.05,
-    backoff_cap_seconds=0.2,
-    pause_look_seconds=0.2,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """A worker's parts, and ways to ask for a message's run."""
-
-    client: Client
-    store: MessageStore
-    connection: asyncpg.Connection
-
-    async def run(self, message: MessageRef) -> State:
-        """Start a message's run and wait for its end."""
-        await start_message(self.client, message)
-        return await self.end(message)
-
-    async def end(self, message: MessageRef) -> State:
-        """Wait for the end of a message's run, and give the state it ended with."""
-        return (await asyncio.wait_for(self.handle(message).result(), 60)).state
-
-    def handle(self, message: MessageRef) -> WorkflowHandle[object, MessageResult]:
-        return self.client.get_workflow_handle(message.workflow_id, result_type=MessageResult)
-
-    async def status(self, message: MessageRef) -> WorkflowExecutionStatus | None:
-        return (await self.handle(message).describe()).status
-
-    @asynccontextmanager
-    async def working(self, provider: ScriptedProvider) -> AsyncIterator[None]:
-        """Run one worker process's workers in this one."""
-        with ThreadPoolExecutor(8) as executor:
-            workers = build_workers(
-                client=self.client,
-                store=self.store,
-                provider=provider,
-                executor=executor,
-                settings=WorkerSettings(name="test", slots=8),
-                delivery=DELIVERY,
-            )
-            async with workers[0], workers[1]:
-                yield
-                provider.may_answer.set()
-
-
-@pytest.fixture
-async def delivery(temporal_client: Client, worker_engine: AsyncEngine, superuser: asyncpg.Connection) -> Delivery:
-    await make_tenant(superuser)
-    return Delivery(temporal_client, MessageStore(worker_engine), superuser)
 
 
 async def test_a_message_is_submitted_once_and_its_workflow_completes(delivery: Delivery) -> None:
