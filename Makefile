@@ -4,7 +4,7 @@ BIN := .venv/bin
 READY := .venv/.ready
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 
-.PHONY: help dev test test-host check bench mutants diagram lock
+.PHONY: help dev test test-host check bench chaos mutants diagram lock
 help: ## One line for each target
 	@sed -n 's/^\([a-z-]*\):[^#]*## /  make \1\t/p' Makefile | expand -t 20
 
@@ -12,7 +12,7 @@ dev: $(READY) ## All of Fencepost on this machine, until Ctrl-C (ARGS="--port-ba
 	@exec $(BIN)/python -m cli dev $(ARGS)
 
 test: $(READY) ## The tests that need pip alone (ARGS="-k word")
-	@$(BIN)/pytest -m "not host" $(ARGS)
+	@$(BIN)/pytest -m "not host" -n 2 --dist loadfile $(ARGS)
 	@echo "Left to \`make test-host\`: the tests marked \`host\`, which need Debian packages or root."
 
 test-host: $(READY) ## The tests that need Debian packages or root; .ci/run installs those packages first
@@ -25,6 +25,9 @@ check: $(READY) ## Formatter, linter, types, import rules, migrations in step wi
 
 bench: $(READY) ## Fencepost beside its baselines, in turn; some minutes (ARGS="--only throughput", "--help")
 	@$(BIN)/python -m bench $(ARGS)
+
+chaos: $(READY) ## Kill, stop and misuse a stack under load, then check what must hold (ARGS="--messages 300 --seed 7")
+	@$(BIN)/python -m bench.chaos $(ARGS)
 
 mutants: $(READY) ## Take out each guard in turn, and name the test that notices (long; ARGS="--help")
 	@$(BIN)/python -m tests.mutation $(ARGS)
