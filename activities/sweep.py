@@ -18,8 +18,9 @@ from db.store import MessageStore
 #: One sweep's bounds: the next comes within seconds and goes on where this one ended.
 MOST_SETTLED: Final = 500
 _MOST_STARTED: Final = 500
-#: A run that exists would have claimed by now, unless the claim queue is backed up; then asking again joins it.
-_RUN_AGAIN_AFTER: Final = timedelta(seconds=60)
+#: A run that was asked for is given as long again as a message is before it counts as forgotten, twice over: one that
+#: exists would have claimed by then, unless the claim queue is backed up, and asking again joins it.
+_PATIENCE: Final = 2
 #: So many outages mean that Postgres or Temporal is away: the rest would only wait for the same time-out. What fails
 #: for a reason of its own holds up nobody.
 _MOST_OUTAGES: Final = 3
@@ -87,7 +88,9 @@ class SweepActivity:
 
     async def _start_runs(self) -> tuple[int, int]:
         started = failed = outages = 0
-        forgotten = await self._store.startable(overdue=self._overdue, again_after=_RUN_AGAIN_AFTER, most=_MOST_STARTED)
+        forgotten = await self._store.startable(
+            overdue=self._overdue, again_after=self._overdue * _PATIENCE, most=_MOST_STARTED
+        )
         for message in forgotten:
             _say_alive()
             try:

@@ -37,10 +37,13 @@ STARTABLE: Final = (
             messages.c.run_requested_at <= _NOW - sa.bindparam("again_after", type_=sa.Interval),
         ),
     )
-    .order_by(messages.c.due_at, messages.c.id)
+    .order_by(messages.c.run_requested_at.nulls_first(), messages.c.due_at, messages.c.id)
     .limit(sa.bindparam("most", type_=sa.Integer))
 )
 """Messages that a run should have claimed by now, and for which none was asked lately.
+
+Those for which none was ever asked come first: what only waits its turn in a backlog, and has its run, holds up no
+message that has none.
 
 While the provider is switched off none should: their runs look again by themselves, and a sweep that asked for all of
 them would do nothing else.

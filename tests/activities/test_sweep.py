@@ -119,6 +119,37 @@ async def test_messages_that_temporal_refuses_hold_up_none_that_it_takes(
     assert started == [forgotten[-1]]
 
 
+async def test_messages_without_a_run_come_before_those_that_wait_their_turn(
+    store: MessageStore, superuser: asyncpg.Connection
+) -> None:
+    asked, never = [await make_message(superuser) for _ in range(2)]
+    hours = "UPDATE messages SET due_at = clock_timestamp() - $2::interval WHERE id = $1"
+    await superuser.execute(hours, asked.id, timedelta(hours=2))
+    await superuser.execute(hours, never.id, timedelta(hours=1))
+    await store.run_requested(asked.id)
+
+    found = await store.startable(overdue=timedelta(), again_after=timedelta(), most=1)
+
+    assert found == [never]
+
+
+async def test_a_run_that_was_asked_for_and_is_gone_is_asked_for_again_soon(
+    store: MessageStore, superuser: asyncpg.Connection
+) -> None:
+    message = await make_message(superuser)
+    await superuser.execute(LONG_AGO, [message.id])
+    started: list[MessageRef] = []
+
+    async def start(message: MessageRef) -> None:
+        started.append(message)
+
+    for since in (timedelta(), timedelta(seconds=15), timedelta(seconds=25)):
+        await superuser.execute("UPDATE messages SET run_requested_at = run_requested_at - $1::interval", since)
+        await a_sweep(store, start).sweep()
+
+    assert started == [message, message]
+
+
 @pytest.mark.parametrize(
     "away",
     [

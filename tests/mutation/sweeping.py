@@ -62,6 +62,12 @@ _FOUND: Final = (
         "every sweep asks for the runs of all that wait for a provider that is switched off",
         "test_a_sweep_asks_for_no_runs_while_the_provider_is_switched_off",
     ),
+    _IN.without(
+        "STARTABLE: never asked first",
+        "messages.c.run_requested_at.nulls_first(), ",
+        "what waits its turn in a backlog holds up what has no run",
+        "test_messages_without_a_run_come_before_those_that_wait_their_turn",
+    ),
     _IN.changed(
         "LOCK_IF_FREE: skip",
         "with_for_update(skip_locked=True)",
