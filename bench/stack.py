@@ -6,7 +6,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,6 +36,7 @@ class Stack:
         kept: Its secrets.
         database_url: A superuser's.
         pids: Its processes, by the names of CONTRACT section 1.
+        process: `fencepost dev` itself.
 
     """
 
@@ -44,9 +45,10 @@ class Stack:
     kept: KeptSecrets = field(repr=False)
     database_url: str = field(repr=False)
     pids: dict[str, int]
+    process: subprocess.Popen[bytes] = field(repr=False)
 
     @classmethod
-    def found(cls, folder: Path, chosen: Ports) -> Self:
+    def found(cls, folder: Path, chosen: Ports, process: subprocess.Popen[bytes]) -> Self:
         """Read what a stack that answers wrote about itself into `folder`."""
         description = json.loads((folder / "dev.json").read_text(encoding="utf-8"))
         return cls(
@@ -55,6 +57,7 @@ class Stack:
             kept=load(folder / "secrets.json"),
             database_url=description["database_url"],
             pids=description["pids"],
+            process=process,
         )
 
     @property
@@ -92,23 +95,31 @@ class Stack:
 
 
 @asynccontextmanager
-async def running(folder: Path) -> AsyncIterator[Stack]:
+async def running(folder: Path, *, workers: int = 1, settings: Mapping[str, str] | None = None) -> AsyncIterator[Stack]:
     """Run `fencepost dev`, durable as a person has it, on free ports and in a folder of its own.
+
+    Args:
+        folder: For its data, logs and dev.json.
+        workers: How many worker processes.
+        settings: FENCEPOST_ variables in place of the caller's own.
 
     Raises:
         StartRefused: It doesn't start.
 
     """
-    chosen = _free_ports()
+    chosen = _free_ports(workers)
     directory, log = folder / "stack", folder / "stack.log"
     # Postgres runs as another user where we are root, and keeps its data elsewhere where it can't get there.
     for each in (folder, directory):
         each.mkdir(exist_ok=True)
         each.chmod(0o755)
     command = [sys.executable, "-m", "cli", "dev", "--dir", str(directory), "--no-first-message"]
+    caller = environment.inherited(os.environ)
+    if settings is not None:
+        caller = {name: value for name, value in caller.items() if not name.startswith("FENCEPOST_")} | dict(settings)
     process = child.start(
-        [*command, "--port-base", str(chosen.base)],
-        environment=environment.inherited(os.environ),
+        [*command, "--port-base", str(chosen.base), "--workers", str(workers)],
+        environment=caller,
         log=log,
         directory=ROOT,
     )
@@ -118,7 +129,7 @@ async def running(folder: Path) -> AsyncIterator[Stack]:
 
     try:
         await _until(answers, process, name="The stack", within=_STACK_SECONDS, log=log)
-        yield Stack.found(directory, chosen)
+        yield Stack.found(directory, chosen, process)
     finally:
         child.stop(process, (signal.SIGTERM, _STOP_SECONDS))
 
@@ -134,10 +145,10 @@ async def _until(
     await readiness.until(answers, name=name, within=within, ended=lambda: process.poll() is not None, log=log)
 
 
-def _free_ports() -> Ports:
+def _free_ports(workers: int) -> Ports:
     """Choose ports at random: others may run benchmarks and tests on this machine."""
     while True:
-        chosen = Ports(base=random.randint(_FIRST_PORT, _LAST_PORT), workers=1)  # noqa: S311 - nothing secret
+        chosen = Ports(base=random.randint(_FIRST_PORT, _LAST_PORT), workers=workers)  # noqa: S311 - nothing secret
         with suppress(StartRefused):
             check(chosen)
             return chosen

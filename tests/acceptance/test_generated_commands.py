@@ -33,8 +33,8 @@ class Kind(StrEnum):
     BROKEN = "broken"  #: refused
 
 
-COUNTS: Final = {Kind.VALID: 300, Kind.CHANGED: 700, Kind.BROKEN: 4_000}
-THROUGH_THE_STACK: Final = 150
+COUNTS: Final = {Kind.VALID: 150, Kind.CHANGED: 350, Kind.BROKEN: 4_500}
+THROUGH_THE_STACK: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,128 @@
+"""What a run does, drawn from its seed: the messages in their order, and the faults in theirs."""
+
+import random
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from dev.simulator.faults import FAULT_DOMAIN, Fault
+
+
+class Kind(StrEnum):
+    """A fault; the name stands in the results."""
+
+    KILL_API = "kill_api"
+    KILL_WORKER = "kill_worker"
+    KILL_TEMPORAL = "kill_temporal"
+    KILL_POSTGRES = "kill_postgres"
+    STOP_API = "stop_api"
+    STOP_WORKER = "stop_worker"
+    STOP_TEMPORAL = "stop_temporal"
+    STOP_POSTGRES = "stop_postgres"
+    RESTART_API = "restart_api"
+    RESTART_WORKER = "restart_worker"
+    RESTART_TEMPORAL = "restart_temporal"
+    RESTART_POSTGRES = "restart_postgres"
+    RESET = "reset"  #: of a run, to the workflow task that scheduled submit: the body runs again
+    TERMINATE = "terminate"
+    DELETE = "delete"
+    PAUSE_ACTIVITY = "pause_activity"
+    PAUSE_PROVIDER = "pause_provider"
+    SENDER_OFF = "sender_off"  #: while messages of it wait
+    RESOLVE = "resolve"
+
+
+#: In each run, however short: what guards a submission rests on begin, the lease, the re-check and the audit.
+_ALWAYS: Final = (Kind.RESET, Kind.KILL_WORKER, Kind.SENDER_OFF, Kind.RESOLVE, Kind.STOP_WORKER)
+#: Drawn more often: what calls the provider is what can go wrong twice.
+_OFTEN: Final = (Kind.KILL_WORKER, Kind.STOP_WORKER, Kind.RESET, Kind.RESOLVE)
+#: Of the messages, at least, for each of the simulator's faults.
+_SHARE_OF_FAULT: Final = 0.03
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Canaries:
+    """What must stand nowhere: in each value that is protected. None of them stands anywhere by chance."""
+
+    local_part: str = "chaoslocalpart"
+    name: str = "Chaosrecipient"
+    context_value: str = "chaoscontextvalue"
+    template_text: str = "chaostemplatetext"
+    header: str = "chaosheadervalue"
+    key: str = "chaosidempotencykey"
+
+
+CANARIES: Final = Canaries()
+TEMPLATE: Final = "chaos"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A message to send.
+
+    Attributes:
+        replay_after: Seconds after its answer; None: it is not asked for again.
+        conflict_after: The same for another command under its key.
+
+    """
+
+    key: str
+    command: dict[str, Any]
+    plain: bool  #: the simulator behaves
+    replay_after: float | None
+    conflict_after: float | None
+
+
+def messages(generator: random.Random, count: int) -> list[Planned]:
+    """Draw the messages: each of the simulator's faults for 3 % of them, rounded up, and the rest plain."""
+    each = -int(-count * _SHARE_OF_FAULT // 1)
+    misbehaving: list[Fault | None] = [*Fault] * each
+    mix = misbehaving[:count] + [None] * (count - len(misbehaving))
+    generator.shuffle(mix)
+    return [_message(generator, number, fault) for number, fault in enumerate(mix, 1)]
+
+
+def _message(generator: random.Random, number: int, fault: Fault | None) -> Planned:
+    local = f"{CANARIES.local_part}{number}"
+    address = f"{local}@example.com" if fault is None else f"{fault}+{local}@{FAULT_DOMAIN}"
+    return Planned(
+        key=f"{CANARIES.key}-{number}",
+        command={
+            "to": f"{CANARIES.name} <{address}>",
+            "sender": "demo",
+            "template": {"key": TEMPLATE, "version": 1},
+            "context": {"name": f"{CANARIES.context_value} {number}"},
+            "headers": {"X-Chaos": CANARIES.header},
+            "tags": {"chaos": str(number)},
+        },
+        plain=fault is None,
+        replay_after=generator.uniform(0, 4) if generator.random() < 0.3 else None,  # noqa: PLR2004
+        conflict_after=generator.uniform(0, 4) if generator.random() < 0.1 else None,  # noqa: PLR2004
+    )
+
+
+def faults(generator: random.Random, count: int, only: Collection[Kind] = ()) -> list[Kind]:
+    """Draw the faults: round after round of every kind, each round in an order of its own.
+
+    Args:
+        generator: By the run's seed.
+        count: How many.
+        only: Kinds; all where it is empty.
+
+    """
+    kinds = [kind for kind in Kind if not only or kind in only]
+
+    def rounds() -> Iterator[Kind]:
+        first = [kind for kind in _ALWAYS if kind in kinds]
+        yield from first
+        yield from _shuffled(generator, [kind for kind in kinds if kind not in first])
+        while True:
+            yield from _shuffled(generator, kinds + [kind for kind in _OFTEN if kind in kinds])
+
+    endless = rounds()
+    return _shuffled(generator, [next(endless) for _ in range(count)])
+
+
+def _shuffled(generator: random.Random, kinds: list[Kind]) -> list[Kind]:
+    return generator.sample(kinds, len(kinds))
