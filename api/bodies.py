@@ -10,6 +10,11 @@ from api.problems import Code, Problem
 MAX_BODY: Final = 256 * 1024
 
 
+def has_body(request: Request) -> bool:
+    """Tell whether a request comes with a body (RFC 9112 section 6.3)."""
+    return "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
+
+
 async def read_json_body(request: Request) -> bytes:
     """Give the raw body of a JSON request. Raises 415 for another type, and 413 before more than the limit is read."""
     kinds = [kind.partition(";")[0].strip(" \t").lower() for kind in request.headers.getlist("content-type")]

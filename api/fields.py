@@ -14,6 +14,10 @@ from api.strict_json import JsonObject, JsonValue
 #: A name that a tenant chooses: of a sender, a template.
 KEY: Final = r"[a-z0-9][a-z0-9_-]{0,63}"
 PURPOSE: Final = r"[a-z0-9_]{1,32}"
+_UNPRINTABLE: Final = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
+_SPACES: Final = r" \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
+#: A line for people: something to be seen, and nothing that breaks it.
+LINE: Final = rf"[^{_UNPRINTABLE}]*[^{_UNPRINTABLE}{_SPACES}][^{_UNPRINTABLE}]*"
 #: RFC 3339 section 5.6, with at most the microseconds that Postgres keeps.
 TIME: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt][0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.][0-9]{1,6})?(?:[Zz]|[+-][0-9]{2}:[0-9]{2})"
 
@@ -66,6 +70,12 @@ class Fields:
         else:
             return value
         return ""
+
+    def line(self, value: JsonValue, at: str, *, most: int, detail: str) -> str:
+        """Read a line for people of at most so many characters."""
+        if isinstance(value, str) and (len(value) > most or not re.fullmatch(LINE, value)):
+            self.fault(at, FaultCode.INVALID_FORMAT, detail)
+        return self.text(value, at, r"[\s\S]*")
 
     def integer(self, value: JsonValue, at: str, *, least: int, most: int) -> int:
         """Read an integer within bounds."""

@@ -205,14 +205,14 @@ async def get_message(
     authenticator = cast("Authenticator", request.app.state.authenticator)
     reader = cast("MessageReader", request.app.state.reader)
     caller = await authenticator.tenant(request, Scope.MESSAGES_READ)
-    message = await reader.message(caller.tenant_id, _message_id(message_id))
+    message = await reader.message(caller.tenant_id, known_form(message_id))
     if message is None:
         raise Problem(Code.NOT_FOUND)
     return MessageBody.of_one(message, replay=False)
 
 
-def _message_id(text: str) -> MessageId:
-    """Read an id as we write it; UUID itself takes braces and more."""
+def known_form(text: str) -> MessageId:
+    """Read an id as we write it; UUID itself takes braces and more. Raises `not_found` for anything else."""
     if not re.fullmatch(_UUID, text):
         raise Problem(Code.NOT_FOUND)
     return MessageId(UUID(text))

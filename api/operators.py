@@ -1,6 +1,5 @@
 """What waits for a person: ambiguous messages of all tenants, and the decision about one of them."""
 
-import re
 from datetime import datetime
 from typing import Annotated, Any, Final, Self, assert_never, cast
 from uuid import UUID
@@ -12,7 +11,8 @@ from api.auth import Authenticator
 from api.bodies import read_json_body
 from api.command_schema import anchored
 from api.faults import FaultCode
-from api.fields import Fields, read_object
+from api.fields import LINE, Fields, read_object
+from api.messages import known_form
 from api.pages import LINK_HEADER, PAGE_PARAMETERS, Cursors, PageBody, Query, page
 from api.problems import Code, Problem, documented
 from api.schemas import AmbiguityBody, MessageBody, RecipientBody
@@ -27,15 +27,11 @@ from db.resolutions import Decision, Resolution, ResolutionRefusal, ResolutionSt
 router = APIRouter(prefix="/v1/operator", tags=["operators"])
 
 MAX_REASON_LENGTH: Final = 500
-_UNPRINTABLE: Final = r"\u0000-\u001f\u007f-\u009f\u2028\u2029"
-_SPACES: Final = r" \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000"
-#: Something to be seen, and nothing that breaks the line.
-REASON: Final = rf"[^{_UNPRINTABLE}]*[^{_UNPRINTABLE}{_SPACES}][^{_UNPRINTABLE}]*"
 REASON_SCHEMA: Final[JsonObject] = {
     "type": "string",
     "minLength": 1,
     "maxLength": MAX_REASON_LENGTH,
-    "pattern": anchored(REASON),
+    "pattern": anchored(LINE),
     "description": "Why, for the audit. No address and no content belong here.",
 }
 #: As Postgres counts attempts.
@@ -104,7 +100,7 @@ _RESOLUTION_SCHEMA: Final[JsonObject] = {
         {"decision": "abandon", "attempt": 1, "reason": "No longer of use"},
     ],
 }
-#: A message in a path. The format is for OpenAPI: `_known_form` judges, after the credential.
+#: A message in a path. The format is for OpenAPI: `known_form` judges, after the credential.
 _MessagePath = Annotated[str, Path(json_schema_extra={"format": "uuid"})]
 _LINKS: Final = {"list": {"operationId": "list_ambiguous"}}
 #: Any call of an operator may fail like this, and any with a body like that.
@@ -140,10 +136,8 @@ class OperatorFields(Fields):
 
     def reason(self, value: JsonValue) -> str:
         """Read why something is done."""
-        if isinstance(value, str) and (len(value) > MAX_REASON_LENGTH or not re.fullmatch(REASON, value)):
-            detail = f"A reason is one line of 1 to {MAX_REASON_LENGTH} printable characters."
-            self.fault("/reason", FaultCode.INVALID_FORMAT, detail)
-        return self.text(value, "/reason", r"[\s\S]*")
+        detail = f"A reason is one line of 1 to {MAX_REASON_LENGTH} printable characters."
+        return self.line(value, "/reason", most=MAX_REASON_LENGTH, detail=detail)
 
     def flag(self, value: JsonValue, at: str) -> bool:
         """Read a yes or no; a missing one is no."""
@@ -201,7 +195,7 @@ async def resolve_message(request: Request, message_id: _MessagePath) -> Message
     operator = await cast("Authenticator", request.app.state.authenticator).operator(request)
     resolution = _read(read_object(await read_json_body(request)), by=operator.credential_id)
     store = cast("ResolutionStore", request.app.state.resolutions)
-    message = await _resolve(store, _known_form(message_id), resolution)
+    message = await _resolve(store, known_form(message_id), resolution)
     if resolution.decision is Decision.RESEND:
         cast("Starter", request.app.state.starter).want(message)
     found = await cast("MessageReader", request.app.state.reader).message(message.tenant_id, message.id)
@@ -246,14 +240,3 @@ async def _resolve(store: ResolutionStore, message_id: MessageId, resolution: Re
             raise Problem(Code.NOT_AMBIGUOUS)
         case _:
             assert_never(outcome)
-
-
-def _known_form(message_id: str) -> MessageId:
-    """Take what a path has for a message's id, as we write it; raises `not_found` for anything else."""
-    try:
-        found = UUID(message_id)
-    except ValueError:
-        raise Problem(Code.NOT_FOUND) from None
-    if str(found) != message_id.lower():
-        raise Problem(Code.NOT_FOUND)
-    return MessageId(found)

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, Field
 
 from api.auth import Authenticator
-from api.bodies import read_json_body
+from api.bodies import has_body, read_json_body
 from api.command_schema import anchored
 from api.fields import read_object
 from api.operators import ALWAYS, BODY, REASON_SCHEMA, OperatorFields
@@ -105,10 +105,9 @@ async def resume_provider(request: Request, name: _ProviderPath) -> ProviderBody
 
 
 async def _read(request: Request) -> tuple[str, str | None]:
-    """Give the operator's credential and the reason, if there is a body (RFC 9112 section 6.3) with one."""
+    """Give the operator's credential and the reason, if there is a body with one."""
     operator = await cast("Authenticator", request.app.state.authenticator).operator(request)
-    empty = "transfer-encoding" not in request.headers and request.headers.get("content-length", "0") == "0"
-    body = {} if empty else read_object(await read_json_body(request))
+    body = read_object(await read_json_body(request)) if has_body(request) else {}
     fields = OperatorFields()
     fields.only(body, {"reason"})
     reason = None if body.get("reason") is None else fields.reason(body["reason"])

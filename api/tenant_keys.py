@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 
 from api import keys
 from api.auth import Authenticator, Scope
-from api.bodies import read_json_body
+from api.bodies import has_body, read_json_body
 from api.command_schema import anchored
 from api.faults import Fault, FaultCode, InvalidRequest
 from api.fields import read_object
@@ -155,7 +155,7 @@ async def rotate_key(request: Request, tenant_id: TenantPath, key_id: _KeyPath) 
     What the old one queued goes out all the same. A key is rotated once: of two rotations at once, one gets a key.
     """
     operator = await cast("Authenticator", request.app.state.authenticator).operator(request)
-    body = read_object(await read_json_body(request)) if _has_body(request) else {}
+    body = read_object(await read_json_body(request)) if has_body(request) else {}
     fields = KeyFields()
     fields.only(body, {"overlap_seconds"})
     overlap = fields.overlap(body.get("overlap_seconds"))
@@ -195,11 +195,6 @@ def _key_id(text: str) -> str:
     if not re.fullmatch(_ID, text):
         raise Problem(Code.NOT_FOUND)
     return text
-
-
-def _has_body(request: Request) -> bool:
-    """Tell whether a request comes with a body (RFC 9112 section 6.3)."""
-    return "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
 
 
 def _granted(outcome: KeyView | KeyRefusal) -> KeyView:

@@ -149,12 +149,6 @@ _DOOR: Final = (
         "a resend waits for a sweep",
         "test_a_resend_asks_for_a_run_and_no_other_decision_does",
     ),
-    _API.without(
-        "resolve: form of an id",
-        "    if str(found) != message_id.lower():\n        raise Problem(Code.NOT_FOUND)\n",
-        "a message is found under other spellings of its id",
-        "test_an_id_in_another_form_is_nobodys",
-    ),
     _SWITCHES.without(
         "providers: operators only",
         '    await cast("Authenticator", request.app.state.authenticator).operator(request)\n',
