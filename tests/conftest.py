@@ -46,6 +46,7 @@ def free_port() -> int:
         return port
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist's own reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep together what shares a stack, a cell or a database, where the tests run in several processes."""
     for item in items:

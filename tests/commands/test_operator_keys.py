@@ -140,7 +140,7 @@ async def test_a_schema_that_is_behind_is_told(
         ({"FENCEPOST_DATABASE_URL": "postgresql://x:canary@127.0.0.1:1/x"}, 1, "is FENCEPOST_DATABASE_URL right?"),
         ({"FENCEPOST_DATABASE_URL": "canary"}, 2, "FENCEPOST_DATABASE_URL: it has to look like postgresql://"),
         ({"FENCEPOST_KEY_PEPPER": "canary"}, 2, "FENCEPOST_KEY_PEPPER: too_short"),
-        ({"FENCEPOST_ENVIRONMENT": "canary"}, 2, "FENCEPOST_ENVIRONMENT: literal_error"),
+        ({"FENCEPOST_ENVIRONMENT": "canary"}, 2, "FENCEPOST_ENVIRONMENT: it has to be 'live' or 'test'"),
     ],
     ids=str,
 )
