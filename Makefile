@@ -12,7 +12,7 @@ dev: $(READY) ## All of Fencepost on this machine, until Ctrl-C (ARGS="--port-ba
 	@exec $(BIN)/python -m cli dev $(ARGS)
 
 test: $(READY) ## The tests that need pip alone (ARGS="-k word")
-	@$(BIN)/pytest -m "not host" -n 2 --dist loadgroup --no-loadscope-reorder $(ARGS)
+	@$(BIN)/pytest -m "not host" -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 	@echo "Left to \`make test-host\`: the tests marked \`host\`, which need Debian packages or root."
 
 test-host: $(READY) ## The tests that need Debian packages or root; .ci/run installs those packages first

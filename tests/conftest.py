@@ -33,8 +33,7 @@ structlog.configure(processors=[structlog.processors.add_log_level, structlog.pr
 ROLES = ("fencepost_migrate", "fencepost_api", "fencepost_worker", "fencepost_events")
 #: Planted: no answer, log or history may ever show it.
 ROLE_PASSWORD = "canary-database-password"
-ROOT = Path(__file__).parents[1]
-ROLES_SQL = (ROOT / "deploy" / "roles.sql").read_text()
+ROLES_SQL = (Path(__file__).parents[1] / "deploy" / "roles.sql").read_text()
 _numbers = itertools.count(1)
 
 
@@ -44,16 +43,6 @@ def free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-@pytest.hookimpl(tryfirst=True)  # pytest-xdist's own reads the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep together what shares a stack, a cell or a database, where the tests run in several processes."""
-    for item in items:
-        folder, file = item.path.parent, item.path
-        shares_a_stack = "stack" in getattr(item, "fixturenames", ()) and (folder / "conftest.py").exists()
-        group = folder if shares_a_stack else file
-        item.add_marker(pytest.mark.xdist_group(group.relative_to(ROOT).as_posix()))
 
 
 @dataclass(frozen=True, slots=True)
