@@ -29,7 +29,7 @@ from bench.correctness import WrongRun
 from bench.measuring import Stopwatch
 
 #: What a busy machine takes to start its parts again and to work off what waited.
-BUSY_SECONDS: Final = 60.0
+BUSY_SECONDS: Final = 90.0
 SETTLED_WITHIN: Final = stacks.LEASE_SECONDS + 2 * stacks.SWEEP_SECONDS + BUSY_SECONDS
 #: Until every part that was killed last answers again.
 _READY_SECONDS: Final = 60.0
