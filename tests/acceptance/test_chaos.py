@@ -61,7 +61,7 @@ async def chaos(tree: Path, results: Path, *arguments: str) -> Ended:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bench.chaos", "--results", str(results), *arguments),
         cwd=tree,
-        env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**os.environ, "PYTHONPATH": str(tree)},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )

@@ -21,6 +21,7 @@ from temporalio.client import Client
 from db.crash_points import CrashPoint
 from db.ids import MessageId
 from db.lifecycle import State
+from db.records import ExpiredLease
 from db.store import MessageStore
 from tests.conftest import Database
 from tests.db.test_store import LIMITS
@@ -249,42 +250,42 @@ async def sweep(running: Cell, point: CrashPoint | None) -> int:
     [(CrashPoint.RESOLUTION_UNCOMMITTED, State.AMBIGUOUS, 200), (CrashPoint.RESOLUTION_COMMITTED, State.QUEUED, 409)],
 )
 async def test_an_api_that_dies_at_a_resolution_leaves_it_done_whole_or_not_at_all(
-    worked: Cell, worker_engine: AsyncEngine, point: CrashPoint, left: State, again: int
+    crashing: Cell, worker_engine: AsyncEngine, point: CrashPoint, left: State, again: int
 ) -> None:
-    message_id = await ambiguous(worked, MessageStore(worker_engine))
-    dying = await worked.start_api("dying", CRASH_POINT=point)
+    message_id = await ambiguous(crashing, MessageStore(worker_engine))
+    whole = crashing.running["api"]
+    dying = await crashing.start_api("dying", CRASH_POINT=point)
 
     with pytest.raises(httpx.TransportError):
-        await resend(worked, message_id, dying)
+        await resend(crashing, message_id, dying)
     await until(lambda: dying.child.poll() is not None, within=10)
-    assert await worked.kill("dying") == -signal.SIGKILL
+    assert await crashing.kill("dying") == -signal.SIGKILL
+    states = await crashing.states([message_id])
     audited = "SELECT count(*) FROM operator_audit WHERE message_id = $1"
-    was_audited = await worked.superuser.fetchval(audited, UUID(message_id))
-    answer = await resend(worked, message_id, worked.running["api"])
+    was_audited = await crashing.superuser.fetchval(audited, UUID(message_id))
+    answer = await resend(crashing, message_id, whole)
+    await crashing.start_worker("whole")
+    # The run of a resend that nobody was told of is the sweep's.
+    ended = await crashing.ended([message_id])
+    await crashing.kill("whole")
 
+    assert states == {message_id: left}
     assert was_audited == int(left is State.QUEUED)
     assert answer.status_code == again, answer.text
-    # The run of the resend that nobody was told of is the sweep's.
-    assert await worked.ended([message_id]) == {message_id: State.PROVIDER_ACCEPTED}
-    assert len(await worked.submissions(message_id)) == 1
-    assert await worked.superuser.fetchval(audited, UUID(message_id)) == 1
+    assert ended == {message_id: State.PROVIDER_ACCEPTED}
+    assert len(await crashing.submissions(message_id)) == 1
+    assert await crashing.superuser.fetchval(audited, UUID(message_id)) == 1
 
 
 async def ambiguous(running: Cell, store: MessageStore) -> str:
-    """Accept a message whose first attempt began and was never heard of, and which no run has."""
-    paused = "UPDATE providers SET paused = $1"
-    await running.superuser.execute(paused, True)
+    """Accept a message whose first attempt began and was never heard of; no worker may run."""
     message_id = await running.send()
     id_, over = MessageId(UUID(message_id)), timedelta(milliseconds=1)
-    await running.superuser.execute(paused, False)
     await store.claim(id_, claim_id="dead", owner="dead", lease=over, limits=LIMITS)
     await store.begin(id_, 1, begin_id=uuid4(), needs=timedelta(seconds=-60))
-    await until(lambda: _is(running, message_id, State.AMBIGUOUS), within=30)
+    lease = ExpiredLease(message_id=id_, attempt=1)
+    await until(lambda: store.settle_expired(lease, limits=LIMITS), within=10)
     return message_id
-
-
-async def _is(running: Cell, message_id: str, state: State) -> bool:
-    return (await running.states([message_id]))[message_id] is state
 
 
 async def resend(running: Cell, message_id: str, api: Running) -> httpx.Response:
