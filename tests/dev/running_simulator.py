@@ -123,7 +123,7 @@ def ses_client(endpoint_url: str) -> SESV2Client:
         aws_access_key_id="test",
         aws_secret_access_key="test",
         config=Config(
-            retries={"total_max_attempts": 1}, connect_timeout=2, read_timeout=2, proxies={}, max_pool_connections=20
+            retries={"total_max_attempts": 1}, connect_timeout=2, read_timeout=0.8, proxies={}, max_pool_connections=20
         ),
     )
 
