@@ -1,5 +1,7 @@
 """Mail addresses: what is accepted, and in which form they are kept."""
 
+import hashlib
+import hmac
 import re
 import unicodedata
 from dataclasses import dataclass, field
@@ -53,6 +55,10 @@ class Address:
     def folded(self) -> str:
         """What suppressions compare: without letter case, since nearly every mailbox ignores it."""
         return f"{self.local.casefold()}@{self.domain}"
+
+    def hashed(self, key: bytes) -> bytes:
+        """Give the keyed hash by which an address is looked up: of its folded form, so that letter case finds it."""
+        return hmac.digest(key, self.folded.encode(), hashlib.sha256)
 
     def redact(self) -> str:
         """Return a form that may be shown, `a***@example.com`."""

@@ -1,8 +1,6 @@
 """Accepting a command: replay, conflict or a new message, in the contract's order of judgement."""
 
 import asyncio
-import hashlib
-import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -150,17 +148,12 @@ class Intake:
                 role=role,
                 address=address.spec,
                 name=address.name,
-                address_hash=hash_address(self._address_key, address),
+                address_hash=address.hashed(self._address_key),
                 redacted=address.redact(),
             )
             for role, listed in by_role
             for address in listed
         ]
-
-
-def hash_address(key: bytes, address: Address) -> bytes:
-    """Give the keyed hash by which an address is looked up: of its folded form, so that letter case finds it too."""
-    return hmac.digest(key, address.folded.encode(), hashlib.sha256)
 
 
 def _compare(original: Original, key: str, command: SendCommand) -> Accepted:

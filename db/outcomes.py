@@ -62,13 +62,13 @@ class EventType(StrEnum):
     """A provider's event about one attempt, in the project's own words."""
 
     SEND = "send"
-    REJECT = "reject"
+    REJECT = "reject"  #: taken, and then not sent: a virus, or a template that couldn't be rendered
     DELIVERY = "delivery"
     BOUNCE = "bounce"  #: permanent
     COMPLAINT = "complaint"
     DELAY = "delay"
-    SOFT_BOUNCE = "soft_bounce"
-    OTHER = "other"
+    SOFT_BOUNCE = "soft_bounce"  #: transient or undetermined, or an automatic answer such as an out-of-office reply
+    OTHER = "other"  #: anything else: it only shows that the provider took the mail
 
 
 class EvidenceKind(StrEnum):
@@ -76,3 +76,21 @@ class EvidenceKind(StrEnum):
 
     EVENT = "event"  #: a provider event that names the attempt
     LATE_RESULT = "late_result"  #: what a worker wanted to record after its attempt was closed
+
+
+class SuppressionReason(StrEnum):
+    """Why an address is suppressed."""
+
+    HARD_BOUNCE = "hard_bounce"
+    COMPLAINT = "complaint"
+    MANUAL = "manual"
+
+
+class RecipientOutcome(StrEnum):
+    """What became of one recipient."""
+
+    DELIVERED = "delivered"
+    BOUNCED = "bounced"
+    COMPLAINED = "complained"
+    SUPPRESSED = "suppressed"
+    REJECTED = "rejected"

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from db.ids import MessageId, TenantId
-from db.outcomes import Outcome, Reason
+from db.outcomes import EventType, Outcome, Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,3 +66,28 @@ class CallResult:
     provider_message_id: str | None = None  #: set exactly when accepted
     request_id: str | None = None  #: the provider's own name for the request, for its support
     code: str | None = None  #: the provider's error code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedRecipient:
+    """Somebody whom a provider event names."""
+
+    address_hash: bytes  #: keyed hash of the folded address; the address itself is not kept
+    status: str | None = None  #: the enhanced status code (RFC 3463) that came with it, such as 5.1.1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderEvent:
+    """One notification about one submission, verified and reduced: ids, codes and hashes."""
+
+    provider: str
+    notification_id: str  #: the provider's name for the notification; a repeat has the same
+    natural_key: str  #: a digest of what the event says; the provider may publish the same under another id
+    type: EventType
+    recipients: tuple[NamedRecipient, ...]  #: whom it is about; empty where it is about the whole mail
+    provider_message_id: str | None
+    message_tag: str | None  #: `fencepost_message`, as it came back
+    attempt_tag: str | None  #: `fencepost_attempt`, likewise
+    reason: Reason | None = None
+    detail: Mapping[str, str] = field(default_factory=dict)  #: the provider's own classes and codes, closed words only
+    occurred_at: datetime | None = None

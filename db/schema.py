@@ -7,7 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, UUID
 
 from db.lifecycle import CLAIMABLE, Actor, State
-from db.outcomes import EventType, EvidenceKind, Outcome, Reason
+from db.outcomes import EventType, EvidenceKind, Outcome, Reason, RecipientOutcome, SuppressionReason
 
 metadata = sa.MetaData(
     naming_convention={
@@ -195,7 +195,7 @@ recipients = sa.Table(
     sa.Column("outcome", sa.Text),
     sa.Column("outcome_at", TIME),
     _one_of("role", ("to", "cc", "bcc"), "role"),
-    _one_of("outcome", ("delivered", "bounced", "complained", "suppressed", "rejected"), "outcome"),
+    _one_of("outcome", RecipientOutcome, "outcome"),
     sa.CheckConstraint("role <> 'to' OR position = 0", name="one_primary"),
     sa.Index("ix_recipients_tenant_id_address_hash", "tenant_id", "address_hash"),
 )
@@ -267,7 +267,8 @@ suppressions = sa.Table(
     sa.Column("created_at", TIME, nullable=False, server_default=_now()),
     sa.Column("removed_at", TIME),
     sa.Column("removed_reason", sa.Text),
-    _one_of("reason", ("hard_bounce", "complaint", "manual"), "reason"),
+    sa.Column("message_id", UUID(as_uuid=True), sa.ForeignKey("messages.id"), comment="Whose bounce or complaint."),
+    _one_of("reason", SuppressionReason, "reason"),
     sa.Index(
         "uq_suppressions_active",
         "tenant_id",
@@ -276,6 +277,7 @@ suppressions = sa.Table(
         unique=True,
         postgresql_where=sa.text("removed_at IS NULL"),
     ),
+    sa.Index("ix_suppressions_list", "tenant_id", "id", postgresql_where=sa.text("removed_at IS NULL")),
 )
 
 provider_events = sa.Table(
@@ -291,7 +293,9 @@ provider_events = sa.Table(
     sa.Column("detail", JSONB, nullable=False, comment="Codes and classes only; addresses as keyed hashes."),
     sa.Column("occurred_at", TIME),
     sa.Column("received_at", TIME, nullable=False, server_default=_now()),
+    sa.Column("natural_key", sa.Text, comment="A digest of what it says: the same event under another id is a repeat."),
     sa.UniqueConstraint("provider", "notification_id", name="uq_provider_events_notification"),
+    sa.UniqueConstraint("provider", "natural_key", name="uq_provider_events_natural_key"),
     sa.Index("ix_provider_events_provider_message_id", "provider", "provider_message_id"),
     sa.Index("ix_provider_events_received_at", "received_at"),
 )
@@ -320,6 +324,27 @@ evidence = sa.Table(
     sa.CheckConstraint("(kind = 'late_result') = (outcome IS NOT NULL)", name="result_has_its_outcome"),
     sa.Index("ix_evidence_message_id_attempt", "message_id", "attempt"),
     sa.Index("uq_evidence_provider_event_id", "provider_event_id", unique=True),
+)
+
+unmatched_events = sa.Table(
+    "unmatched_events",
+    metadata,
+    sa.Column("event_id", UUID(as_uuid=True), sa.ForeignKey("provider_events.id"), primary_key=True),
+    sa.Column("looks", sa.Integer, nullable=False, server_default="0", comment="How often its message was looked for."),
+    sa.Column("look_at", TIME, server_default=_now(), comment="When to look again. Null: given up, but kept."),
+    sa.Index("ix_unmatched_events_look_at", "look_at", postgresql_where=sa.text("look_at IS NOT NULL")),
+)
+
+event_subscriptions = sa.Table(
+    "event_subscriptions",
+    metadata,
+    sa.Column("id", UUID(as_uuid=True), primary_key=True),
+    sa.Column("topic_arn", sa.Text, nullable=False),
+    sa.Column("token", sa.Text, nullable=False, comment="What SNS wants back; shown to nobody."),
+    sa.Column("received_at", TIME, nullable=False, server_default=_now()),
+    sa.Column("confirmed_at", TIME),
+    sa.Column("subscription_arn", sa.Text, comment="What SNS named it once it was confirmed."),
+    sa.UniqueConstraint("topic_arn", "token", name="uq_event_subscriptions_topic_arn_token"),
 )
 
 operator_audit = sa.Table(
