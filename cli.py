@@ -120,7 +120,7 @@ def sweep(
     once: Annotated[bool, typer.Option("--once", help="Sweep once and end; the Schedule does it for ever.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Settle leases that ran out, and start runs for messages that have none.
+    """Settle leases that ran out, match provider events that came too early, start runs for messages without one.
 
     Example: fencepost sweep --once --json
     """
@@ -128,8 +128,8 @@ def sweep(
         refuse("say --once: Temporal's Schedule is what sweeps for ever", status=BAD_USE)
     find_dev_stack()
     done: SweepReply = _run(lambda: asyncio.run(_sweep_once()))
-    result = {"settled": done.settled, "started": done.started, "failed": done.failed}
-    print(json.dumps(result) if as_json else f"settled {done.settled}, started {done.started}, failed {done.failed}")
+    result = {"settled": done.settled, "matched": done.matched, "started": done.started, "failed": done.failed}
+    print(json.dumps(result) if as_json else ", ".join(f"{name} {count}" for name, count in result.items()))
     if done.failed:
         raise typer.Exit(REFUSED)
 

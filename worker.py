@@ -24,6 +24,7 @@ from activities.sweep import SweepActivity
 from db import crash_points
 from db.decisions import Limits
 from db.engine import DatabaseSettings, create_engine
+from db.events import EventStore
 from db.fit import Fit, SchemaBehindError
 from db.reading import MessageReader
 from db.records import MessageRef
@@ -116,7 +117,7 @@ def build_sweep(store: MessageStore, client: Client, delivery: DeliverySettings)
         await start_message(client, message)
 
     overdue = timedelta(seconds=delivery.sweep_seconds)
-    return SweepActivity(store, start=start, limits=delivery.limits(), overdue=overdue)
+    return SweepActivity(store, EventStore(store.engine), start=start, limits=delivery.limits(), overdue=overdue)
 
 
 async def run(stop: asyncio.Event | None = None) -> None:

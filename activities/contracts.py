@@ -76,3 +76,4 @@ class SweepReply:
     settled: int = 0
     started: int = 0
     failed: int = 0
+    matched: int = 0  #: provider events whose message was found at last

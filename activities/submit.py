@@ -66,13 +66,16 @@ class SubmitActivity(Generic[Request]):
 
     async def _submit(self, message_id: MessageId, attempt: int) -> str:
         passing(CrashPoint.SUBMIT_TAKEN_UP)
-        prepared = self._provider.prepare(await self._store.submission(message_id, attempt))
+        submission = await self._store.submission(message_id, attempt)
+        prepared = self._provider.prepare(submission)
         begin_id = uuid4()
         asked_at = time.monotonic()
-        answer = await self._begin(message_id, attempt, begin_id)
+        answer, left_out = await self._begin(message_id, attempt, begin_id)
         if answer is not BeginAnswer.BEGUN and answer is not Reread.UNSENT:
             return str(answer)
         passing(CrashPoint.BEGIN_COMMITTED)
+        if left_out:
+            prepared = self._provider.prepare(submission.without(left_out))
         if answer is Reread.UNSENT or time.monotonic() - asked_at > BEGIN_MARGIN.total_seconds():
             result = self._not_submitted()
         else:
@@ -82,19 +85,25 @@ class SubmitActivity(Generic[Request]):
         record_until = asked_at + self._submit_within.total_seconds()
         return await self._record(message_id, attempt, begin_id, result, record_until)
 
-    async def _begin(self, message_id: MessageId, attempt: int, begin_id: UUID) -> BeginAnswer | Reread:
-        """Begin; where its reply is lost, find out what stands before anything else."""
+    async def _begin(
+        self, message_id: MessageId, attempt: int, begin_id: UUID
+    ) -> tuple[BeginAnswer | Reread, frozenset[str]]:
+        """Begin, and say which copies are left out; where its reply is lost, find out what stands before anything."""
         needs = self._call_budget + BEGIN_MARGIN
         give_up_at = time.monotonic() + self._submit_within.total_seconds()
+
+        async def reread() -> tuple[BeginAnswer | Reread, frozenset[str]]:
+            found = await self._store.reread_begin(message_id, attempt, begin_id=begin_id, needs=needs)
+            if found is not Reread.CALL:
+                return found, frozenset()
+            return BeginAnswer.BEGUN, await self._store.suppressed_copies(message_id)
+
         try:
             begun = await self._store.begin(message_id, attempt, begin_id=begin_id, needs=needs)
         except Exception as error:  # noqa: BLE001  (whatever it was, the COMMIT may have happened)
             _log.warning("begin_unanswered", message_id=str(message_id), error=type(error).__name__)
-            reread = await _until_answered(
-                lambda: self._store.reread_begin(message_id, attempt, begin_id=begin_id, needs=needs), give_up_at
-            )
-            return BeginAnswer.BEGUN if reread is Reread.CALL else reread
-        return begun.answer
+            return await _until_answered(reread, give_up_at)
+        return begun.answer, begun.left_out
 
     async def _call(self, prepared: Request, deadline: float) -> CallResult:
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Sweep: settle leases that nobody finalized, and start runs for messages that have none. Schedule and command line."""
+"""Sweep: settle expired leases, match early events, start runs that are missing. Schedule and command line."""
 
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -12,12 +12,14 @@ from activities.contracts import SWEEP, SweepReply
 from db.crash_points import CrashPoint, passing
 from db.decisions import Limits
 from db.engine import UnavailableError
+from db.events import EventStore
 from db.records import MessageRef
 from db.store import MessageStore
 
 #: One sweep's bounds: the next comes within seconds and goes on where this one ended.
 MOST_SETTLED: Final = 500
 _MOST_STARTED: Final = 500
+_MOST_MATCHED: Final = 500
 #: A run that was asked for is given as long again as a message is before it counts as forgotten, twice over: one that
 #: exists would have claimed by then, unless the claim queue is backed up, and asking again joins it.
 _PATIENCE: Final = 2
@@ -42,6 +44,7 @@ class SweepActivity:
 
     Args:
         store: Where messages are.
+        events: Where provider events are.
         start: Asks Temporal for a run of a message; joins the running one. Raises where Temporal is away.
         limits: When a message is tried again.
         overdue: How long a message may be due before it counts as forgotten.
@@ -51,12 +54,14 @@ class SweepActivity:
     def __init__(
         self,
         store: MessageStore,
+        events: EventStore,
         *,
         start: Callable[[MessageRef], Awaitable[None]],
         limits: Limits,
         overdue: timedelta,
     ) -> None:
         self._store = store
+        self._events = events
         self._start = start
         self._limits = limits
         self._overdue = overdue
@@ -65,11 +70,13 @@ class SweepActivity:
     async def sweep(self) -> SweepReply:
         """Sweep once. One message's trouble is logged and left to the next sweep; it never stops the others."""
         settled, failed_to_settle = await self._settle()
+        # Before runs are started: what an event proves needs none.
+        matched, failed_to_match = await self._match_events()
         started, failed_to_start = await self._start_runs()
-        failed = failed_to_settle + failed_to_start
-        if settled or started or failed:
-            _log.info("swept", settled=settled, started=started, failed=failed)
-        return SweepReply(settled=settled, started=started, failed=failed)
+        failed = failed_to_settle + failed_to_match + failed_to_start
+        if settled or matched or started or failed:
+            _log.info("swept", settled=settled, matched=matched, started=started, failed=failed)
+        return SweepReply(settled=settled, matched=matched, started=started, failed=failed)
 
     async def _settle(self) -> tuple[int, int]:
         settled = failed = outages = 0
@@ -85,6 +92,20 @@ class SweepActivity:
                     break
             passing(CrashPoint.SWEEP_SETTLED)
         return settled, failed
+
+    async def _match_events(self) -> tuple[int, int]:
+        matched = failed = outages = 0
+        for waiting in await self._events.waiting(_MOST_MATCHED):
+            _say_alive()
+            try:
+                matched += await self._events.match(waiting)
+            except Exception as error:  # noqa: BLE001
+                failed += 1
+                outages += _is_outage(error)
+                _log.warning("match_failed", event_id=str(waiting.id), error=type(error).__name__)
+                if outages >= _MOST_OUTAGES:
+                    break
+        return matched, failed
 
     async def _start_runs(self) -> tuple[int, int]:
         started = failed = outages = 0

@@ -33,6 +33,8 @@ class CrashPoint(StrEnum):
     SWEEP_RUN_STARTED = "sweep_run_started"  #: and not written down
     RESOLUTION_UNCOMMITTED = "resolution_uncommitted"
     RESOLUTION_COMMITTED = "resolution_committed"  #: the operator has no answer, and a resend no run
+    EVENT_UNCOMMITTED = "event_uncommitted"  #: a provider event is stored and applied, and not committed
+    EVENT_COMMITTED = "event_committed"  #: the provider has no answer, and will send it again
     MIGRATION_UNCOMMITTED = "migration_uncommitted"  #: the statements of one migration are through
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from itertools import takewhile
-from typing import Final
 
-from db.lifecycle import CLAIMABLE, RANKS, Move, State
+from db.evidence import AttemptFacts, best_known, upwards
+from db.lifecycle import CLAIMABLE, Move, State
 from db.outcomes import ACCOUNT_REASONS, EventType, Outcome, Reason
 
 
@@ -140,57 +140,6 @@ def decide_begin(facts: BeginFacts) -> tuple[BeginAnswer, Reason | None]:
     return BeginAnswer.BEGUN, None
 
 
-#: Of one attempt's events the strongest counts. A rejected mail goes nowhere, so reject outweighs a mere send.
-_STRENGTH: Final = {
-    EventType.SEND: 1,
-    EventType.DELAY: 1,
-    EventType.SOFT_BOUNCE: 1,
-    EventType.OTHER: 1,
-    EventType.REJECT: 2,
-    EventType.DELIVERY: 3,
-    EventType.BOUNCE: 4,
-    EventType.COMPLAINT: 5,
-}
-
-#: How far an event says that its attempt got: 1 accepted, 2 delivered, 3 bounced, 4 complained, 0 nowhere.
-_RANK: Final = {
-    EventType.SEND: 1,
-    EventType.DELAY: 1,
-    EventType.SOFT_BOUNCE: 1,
-    EventType.OTHER: 1,
-    EventType.REJECT: 0,
-    EventType.DELIVERY: 2,
-    EventType.BOUNCE: 3,
-    EventType.COMPLAINT: 4,
-}
-
-_UPWARD: Final = {State.DELIVERED: Move.DELIVER, State.HARD_BOUNCED: Move.BOUNCE, State.COMPLAINED: Move.COMPLAIN}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AttemptFacts:
-    """What is stored about one attempt."""
-
-    number: int
-    is_current: bool  #: its token is the message's
-    begun: bool
-    outcome: Outcome | None
-    reason: Reason | None
-    events: frozenset[EventType]
-    lease_over: bool
-
-    def strongest_event(self) -> EventType | None:
-        """Give the event that counts."""
-        return max(self.events, key=lambda event: _STRENGTH[event], default=None)
-
-    def rank(self) -> int:
-        """Say how far this attempt got by what is stored: 0 nowhere known, 1 accepted, up to 4 complained."""
-        event = self.strongest_event()
-        if event is EventType.REJECT:
-            return 0
-        return max(_RANK[event] if event else 0, int(self.outcome is Outcome.ACCEPTED))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettleFacts:
     """What settle reads under the lock."""
@@ -248,11 +197,12 @@ def decide_settle(facts: SettleFacts, limits: Limits, jitter: float | None = Non
     if facts.settle_after_lease_only and not current.lease_over:
         return Settlement(answer=SettleAnswer.STALE)
     spread = random.random() if jitter is None else jitter  # noqa: S311  (spreads load, guards nothing)
-    rank = max(attempt.rank() for attempt in facts.attempts)
+    best = best_known(facts.attempts)
     event = current.strongest_event()
     heard = current.outcome is not None or event is not None
-    if rank and (heard or not current.begun or current.lease_over):
-        return _moved(current, *_upwards(current, rank))
+    if best is not None and (heard or not current.begun or current.lease_over):
+        first = Move.ACCEPT if current.outcome is Outcome.ACCEPTED else Move.PROVE
+        return _moved(current, (first, None), *upwards(State.PROVIDER_ACCEPTED, best))
     if event is EventType.REJECT:
         return _moved(current, (Move.PROVE, None), (Move.REJECT_LATE, Reason.REJECTED))
     if current.outcome is Outcome.REJECTED:
@@ -288,13 +238,6 @@ def _moved(
         gives_attempt_back=gives_attempt_back,
         delay=delay,
     )
-
-
-def _upwards(current: AttemptFacts, rank: int) -> tuple[tuple[Move, Reason | None], ...]:
-    """Give the moves from leased to the state that evidence of this rank calls for."""
-    first = Move.ACCEPT if current.outcome is Outcome.ACCEPTED else Move.PROVE
-    goal = RANKS[rank - 1]
-    return ((first, None),) if goal is State.PROVIDER_ACCEPTED else ((first, None), (_UPWARD[goal], None))
 
 
 def _after_definite_no(current: AttemptFacts, used: int, limits: Limits, spread: float) -> Settlement:

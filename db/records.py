@@ -1,7 +1,7 @@
 """What comes out of the stores: frozen, and with protected content that no `repr` shows."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from db.ids import MessageId, TenantId
@@ -37,6 +37,12 @@ class Addressee:
     role: str
     address: str = field(repr=False)
     name: str | None = field(repr=False)
+    position: int = 0
+
+    @property
+    def place(self) -> str:
+        """Say which recipient of the message this is, such as `cc:0`."""
+        return f"{self.role}:{self.position}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +60,10 @@ class Submission:
     html: str | None = field(repr=False)
     headers: tuple[tuple[str, str], ...] = field(repr=False)
     tags: Mapping[str, str] = field(repr=False)
+
+    def without(self, places: Collection[str]) -> "Submission":
+        """Give the same mail without the recipients at these places."""
+        return replace(self, recipients=tuple(to for to in self.recipients if to.place not in places))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,10 +12,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.sql.dml import ReturningInsert
 
 from db.lifecycle import TRANSITIONS, Move, State, sources
-from db.outcomes import EvidenceKind
+from db.outcomes import EventType, EvidenceKind, RecipientOutcome
 from db.schema import (
     attempts,
     credentials,
@@ -44,22 +45,38 @@ LOCK: Final = sa.select(messages.c.state).where(messages.c.id == _MESSAGE).with_
 """Take the message row; everything that decides comes in the next statement. No row: there is no such message."""
 
 
-# What may stop a message, for claim and for begin alike.
+# What may stop a message or leave somebody out, for claim and for begin alike.
+_MATCHED: Final = sa.and_(
+    suppressions.c.tenant_id == recipients.c.tenant_id,
+    suppressions.c.address_hash == recipients.c.address_hash,
+    suppressions.c.removed_at.is_(None),
+    suppressions.c.scope.in_(("all", messages.c.purpose)),
+)
 _SUPPRESSED: Final = sa.exists(
     sa.select(suppressions.c.id)
-    .join(
-        recipients,
-        sa.and_(
-            recipients.c.tenant_id == suppressions.c.tenant_id,
-            recipients.c.address_hash == suppressions.c.address_hash,
-        ),
-    )
+    .select_from(suppressions.join(recipients, _MATCHED))
+    .where(recipients.c.message_id == messages.c.id, recipients.c.role == "to")
+    .correlate(messages)
+)
+_SUPPRESSED_COPIES: Final = sa.func.array(
+    sa.select(recipients.c.role + ":" + sa.cast(recipients.c.position, sa.Text))
     .where(
         recipients.c.message_id == messages.c.id,
-        recipients.c.role == "to",
-        suppressions.c.removed_at.is_(None),
-        suppressions.c.scope.in_(("all", messages.c.purpose)),
+        recipients.c.role != "to",
+        sa.exists(sa.select(suppressions.c.id).where(_MATCHED).correlate(recipients, messages)),
     )
+    .correlate(messages)
+    .scalar_subquery(),
+    type_=ARRAY(sa.Text),
+)
+_LEFT_OUT_BEFORE: Final = sa.exists(
+    sa.select(recipients.c.role)
+    .where(
+        recipients.c.message_id == messages.c.id,
+        recipients.c.role != "to",
+        recipients.c.outcome == RecipientOutcome.SUPPRESSED,
+    )
+    .correlate(messages)
 )
 _POLICY: Final = (
     (tenants.c.state != "active").label("tenant_disabled"),
@@ -67,6 +84,8 @@ _POLICY: Final = (
     credentials.c.revoked_at.is_not(None).label("credential_revoked"),
     sa.not_(sa.literal("messages:send") == sa.any_(credentials.c.scopes)).label("scope_missing"),
     _SUPPRESSED.label("recipient_suppressed"),
+    _SUPPRESSED_COPIES.label("suppressed_copies"),
+    _LEFT_OUT_BEFORE.label("left_out_before"),
     providers.c.paused.label("provider_paused"),
 )
 _WITH_POLICY: Final = (
@@ -246,6 +265,16 @@ SETTLE_FACTS: Final = (
             )
             .scalar_subquery()
         ).label("events"),
+        sa.select(evidence.c.reason)
+        .where(
+            evidence.c.message_id == attempts.c.message_id,
+            evidence.c.attempt == attempts.c.number,
+            evidence.c.event_type == EventType.BOUNCE,
+            evidence.c.reason.is_not(None),
+        )
+        .limit(1)
+        .scalar_subquery()
+        .label("bounced_because"),
     )
     .join_from(messages, attempts, attempts.c.message_id == messages.c.id)
     .where(messages.c.id == _MESSAGE)
@@ -360,6 +389,31 @@ SUPPRESS_RECIPIENT: Final = (
 )
 """Write the outcome of the primary recipient of a message that suppression stopped."""
 
+_left_out: Final = sa.any_(sa.bindparam("left_out", type_=ARRAY(sa.Text)))
+LEAVE_OUT: Final = (
+    sa.update(recipients)
+    .where(
+        recipients.c.message_id == _MESSAGE,
+        recipients.c.role != "to",
+        sa.or_(recipients.c.outcome.is_(None), recipients.c.outcome == RecipientOutcome.SUPPRESSED),
+    )
+    .values(
+        outcome=sa.case(
+            (
+                recipients.c.role + ":" + sa.cast(recipients.c.position, sa.Text) == _left_out,
+                RecipientOutcome.SUPPRESSED,
+            )
+        ),
+        outcome_at=sa.case(
+            (recipients.c.role + ":" + sa.cast(recipients.c.position, sa.Text) == _left_out, _NOW),
+        ),
+    )
+)
+"""Write which copies the mail leaves out; a copy whose suppression was removed since an earlier try is in again."""
+
+COPIES: Final = sa.select(_SUPPRESSED_COPIES.label("suppressed_copies")).where(messages.c.id == _MESSAGE)
+"""Which copies the mail leaves out, for a body whose begin got no reply."""
+
 SUBMISSION: Final = (
     sa.select(
         messages.c.id,
@@ -381,7 +435,7 @@ SUBMISSION: Final = (
 """What an attempt submits."""
 
 ADDRESSEES: Final = (
-    sa.select(recipients.c.role, recipients.c.address, recipients.c.name)
+    sa.select(recipients.c.role, recipients.c.position, recipients.c.address, recipients.c.name)
     .where(recipients.c.message_id == _MESSAGE)
     .order_by(recipients.c.role, recipients.c.position)
 )

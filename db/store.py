@@ -16,7 +16,6 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from db import statements, sweep_statements
 from db.crash_points import CrashPoint, passing
 from db.decisions import (
-    AttemptFacts,
     BeginAnswer,
     BeginFacts,
     ClaimAnswer,
@@ -31,6 +30,7 @@ from db.decisions import (
     decide_claim,
     decide_settle,
 )
+from db.evidence import AttemptFacts
 from db.ids import MessageId, new_id
 from db.lifecycle import CLAIMABLE, Move, State, target
 from db.outcomes import EventType, Outcome, Reason
@@ -54,6 +54,7 @@ class Begun:
 
     answer: BeginAnswer
     reason: Reason | None = None
+    left_out: frozenset[str] = frozenset()  #: the places of the copies that are suppressed: the mail goes without them
 
 
 class Reread(StrEnum):
@@ -82,10 +83,15 @@ class Finalized:
 
 
 class MessageStore:
-    """Claim, begin, record, settle: every write after intake, each under the lock of its message row."""
+    """Claim, begin, record, settle: every write by the machine, each under the lock of its message row.
+
+    Attributes:
+        engine: Where the database is, for the stores beside this one.
+
+    """
 
     def __init__(self, engine: AsyncEngine) -> None:
-        self._engine = engine
+        self.engine = engine
 
     async def claim(
         self, message_id: MessageId, *, claim_id: str, owner: str, lease: timedelta, limits: Limits
@@ -95,7 +101,7 @@ class MessageStore:
         Called again with the same claim id it finds its own lease, with the same token and expiry, or says `lost`.
         Policy is decided here: suppression, tenant, sender, credential (delivery seed: claim-time suppression).
         """
-        async with locked(self._engine, message_id) as message:
+        async with locked(self.engine, message_id) as message:
             row = await message.one(statements.CLAIM_FACTS, this_claim=claim_id, max_age=limits.max_age)
             state = State(row.state)
             facts = ClaimFacts(
@@ -118,6 +124,7 @@ class MessageStore:
                     opened = await message.one(
                         statements.OPEN_ATTEMPT, this_token=taken.token, this_claim=claim_id, owner=owner, lease=lease
                     )
+                    await _leave_out(message, row)
                     await message.note(Move.CLAIM, from_state=state, to_state=State.LEASED, attempt=opened.number)
                     return Claimed(answer=answer, state=State.LEASED, attempt=opened.number)
                 case ClaimAnswer.SUPPRESSED:
@@ -136,7 +143,7 @@ class MessageStore:
 
     async def submission(self, message_id: MessageId, attempt: int) -> Submission:
         """Read what an attempt submits: protected content, for the provider alone."""
-        async with connected(self._engine) as connection:
+        async with connected(self.engine) as connection:
             message = LockedMessage(connection, message_id)
             row = await message.one(statements.SUBMISSION, in_attempt=attempt)
             addressees = (await connection.execute(statements.ADDRESSEES, {"this_message": message_id})).all()
@@ -145,7 +152,7 @@ class MessageStore:
             attempt=attempt,
             request_hash=row.request_hash,
             sender=Addressee(role="from", address=row.sender_address, name=row.sender_name),
-            recipients=tuple(Addressee(role=to.role, address=to.address, name=to.name) for to in addressees),
+            recipients=tuple(Addressee(**to._asdict()) for to in addressees),
             reply_to=tuple(
                 Addressee(role="reply_to", address=entry["address"], name=entry["name"]) for entry in row.reply_to
             ),
@@ -162,7 +169,7 @@ class MessageStore:
         `needs` is what must be left of the lease: the call budget and a margin. Anything but `begun` means: no call.
         A raised error means: unknown, ask `reread_begin`.
         """
-        async with locked(self._engine, message_id) as message:
+        async with locked(self.engine, message_id) as message:
             row = await message.first(statements.BEGIN_FACTS, in_attempt=attempt, needs=needs)
             if row is None:
                 return Begun(answer=BeginAnswer.REFUSED)
@@ -195,16 +202,24 @@ class MessageStore:
                     if begun is None:  # the lease ran short between the decision and the write
                         return Begun(answer=BeginAnswer.REFUSED)
                     await message.one(statements.USE_ATTEMPT, this_token=token)
+                    await _leave_out(message, row)
+                    return Begun(answer=answer, left_out=frozenset(row.suppressed_copies))
             return Begun(answer=answer, reason=reason)
 
     async def reread_begin(self, message_id: MessageId, attempt: int, *, begin_id: UUID, needs: timedelta) -> Reread:
         """Say what a body may do whose begin got no reply: the COMMIT may have happened (model: PROTOCOL, begin)."""
-        async with locked(self._engine, message_id) as message:
+        async with locked(self.engine, message_id) as message:
             row = await message.first(statements.BEGIN_FACTS, in_attempt=attempt, needs=needs)
         if row is None or row.begin_id != begin_id:
             return Reread.STOP
         current = row.token_is_current and row.state == State.LEASED and row.attempt_open
         return Reread.CALL if current and row.lease_suffices else Reread.UNSENT
+
+    async def suppressed_copies(self, message_id: MessageId) -> frozenset[str]:
+        """Say which copies a mail leaves out, for a body whose begin got no reply; their places, such as `cc:0`."""
+        async with connected(self.engine) as connection:
+            row = await LockedMessage(connection, message_id).one(statements.COPIES)
+        return frozenset(row.suppressed_copies)
 
     async def record(self, message_id: MessageId, attempt: int, *, begin_id: UUID, result: CallResult) -> Recorded:
         """Write what came of the call into its own attempt, once.
@@ -218,7 +233,7 @@ class MessageStore:
             "why": result.reason,
             "its_provider_id": result.provider_message_id,
         }
-        async with locked(self._engine, message_id) as message:
+        async with locked(self.engine, message_id) as message:
             written = await message.first(
                 statements.RECORD,
                 in_attempt=attempt,
@@ -244,7 +259,7 @@ class MessageStore:
 
     async def finalize(self, message_id: MessageId, attempt: int, *, limits: Limits) -> Finalized:
         """Settle the lease of this attempt; where its token is stale, change nothing and say where the message is."""
-        async with locked(self._engine, message_id) as message:
+        async with locked(self.engine, message_id) as message:
             settlement, lease_left = await _settle(message, attempt, limits, after_lease_only=False)
             row = await message.one(statements.STANDING)
             passing(CrashPoint.FINALIZE_UNCOMMITTED)
@@ -259,14 +274,14 @@ class MessageStore:
 
     async def expired_leases(self, most: int) -> list[ExpiredLease]:
         """List leases that ran out, oldest first, at most `most`."""
-        async with connected(self._engine) as connection:
+        async with connected(self.engine) as connection:
             rows = (await connection.execute(sweep_statements.EXPIRED_LEASES, {"most": most})).all()
         return [ExpiredLease(message_id=row.message_id, attempt=row.number) for row in rows]
 
     async def settle_expired(self, lease: ExpiredLease, *, limits: Limits) -> bool:
         """Settle a lease that ran out; False where it still runs, or somebody else did it or is just doing it."""
         try:
-            async with locked(self._engine, lease.message_id, by=sweep_statements.LOCK_IF_FREE) as message:
+            async with locked(self.engine, lease.message_id, by=sweep_statements.LOCK_IF_FREE) as message:
                 settlement, _ = await _settle(message, lease.attempt, limits, after_lease_only=True)
         except UnknownMessageError:
             return False
@@ -275,13 +290,13 @@ class MessageStore:
     async def startable(self, *, overdue: timedelta, again_after: timedelta, most: int) -> list[MessageRef]:
         """List messages that a run should have claimed by now: due for `overdue`, none asked for in `again_after`."""
         asked = {"overdue": overdue, "again_after": again_after, "most": most}
-        async with connected(self._engine) as connection:
+        async with connected(self.engine) as connection:
             rows = (await connection.execute(sweep_statements.STARTABLE, asked)).all()
         return [MessageRef(id=row.id, tenant_id=row.tenant_id, request_hash=row.request_hash) for row in rows]
 
     async def run_requested(self, message_id: MessageId) -> None:
         """Remember that Temporal took a request for a run."""
-        async with connected(self._engine) as connection:
+        async with connected(self.engine) as connection:
             await connection.execute(sweep_statements.RUN_REQUESTED, {"this_message": message_id})
             await connection.commit()
 
@@ -306,6 +321,13 @@ async def _mark_recipient(message: LockedMessage, reason: Reason | None) -> None
         await message.connection.execute(statements.SUPPRESS_RECIPIENT, {"this_message": message.message_id})
 
 
+async def _leave_out(message: LockedMessage, row: sa.Row[Any]) -> None:
+    """Write which copies the mail leaves out, where there are any or were any at an earlier try."""
+    if row.suppressed_copies or row.left_out_before:
+        asked = {"this_message": message.message_id, "left_out": row.suppressed_copies}
+        await message.connection.execute(statements.LEAVE_OUT, asked)
+
+
 async def _settle(
     message: LockedMessage, attempt: int, limits: Limits, *, after_lease_only: bool
 ) -> tuple[Settlement, timedelta]:
@@ -319,7 +341,7 @@ async def _settle(
         state=State(current.state),
         token_is_current=current.message_token == current.token,
         attempts_used=current.attempts_used,
-        attempts=tuple(_attempt_facts(row) for row in rows),
+        attempts=tuple(attempt_facts(row) for row in rows),
         settle_after_lease_only=after_lease_only,
     )
     settlement = decide_settle(facts, limits)
@@ -334,7 +356,8 @@ async def _settle(
     return settlement, _wait(current.lease_in)
 
 
-def _attempt_facts(row: sa.Row[Any]) -> AttemptFacts:
+def attempt_facts(row: sa.Row[Any]) -> AttemptFacts:
+    """Read an attempt out of a row of SETTLE_FACTS."""
     return AttemptFacts(
         number=row.number,
         is_current=row.token == row.message_token,
@@ -343,4 +366,6 @@ def _attempt_facts(row: sa.Row[Any]) -> AttemptFacts:
         reason=Reason(row.reason) if row.reason else None,
         events=frozenset(EventType(event) for event in row.events),
         lease_over=row.lease_over,
+        bounced_because=Reason(row.bounced_because) if row.bounced_because else None,
+        vouched=getattr(row, "vouched", False),
     )

@@ -56,10 +56,11 @@ class LockedMessage:
         from_state: State | None = None,
         to_state: State | None = None,
         reason: Reason | None = None,
+        by: Actor = Actor.MACHINE,
     ) -> None:
         """Write a line of the timeline."""
         values = {"state_before": from_state, "state_after": to_state, "named": move, "why": reason}
-        await self.one(statements.NOTE, by_actor=Actor.MACHINE, in_attempt=attempt, **values)
+        await self.one(statements.NOTE, by_actor=by, in_attempt=attempt, **values)
 
     async def close(self, token: int, closes_as: Outcome | None, closes_because: Reason | None) -> None:
         """Close an attempt, in the transaction of the move out of leased; a recorded outcome stays as it is."""

@@ -13,6 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities import sweep as sweeping
 from activities.sweep import SweepActivity
+from db.events import EventStore
 from db.lifecycle import State
 from db.records import MessageRef
 from db.store import MessageStore
@@ -36,7 +37,7 @@ async def store(worker_engine: AsyncEngine, superuser: asyncpg.Connection) -> Me
 
 
 def a_sweep(store: MessageStore, start: Callable[[MessageRef], Awaitable[None]]) -> SweepActivity:
-    return SweepActivity(store, start=start, limits=LIMITS, overdue=timedelta(seconds=10))
+    return SweepActivity(store, EventStore(store.engine), start=start, limits=LIMITS, overdue=timedelta(seconds=10))
 
 
 async def nowhere(message: MessageRef) -> None:

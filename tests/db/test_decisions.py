@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, strategies as st
 
 from db.decisions import (
-    AttemptFacts,
     BeginAnswer,
     BeginFacts,
     ClaimAnswer,
@@ -23,6 +22,7 @@ from db.decisions import (
     decide_claim,
     decide_settle,
 )
+from db.evidence import AttemptFacts
 from db.lifecycle import CLAIMABLE, Move, State, sources, target
 from db.outcomes import ACCOUNT_REASONS, EventType, Outcome, Reason
 

@@ -208,13 +208,14 @@ async def _suppress(connection: asyncpg.Connection, tenant_id: TenantId, address
     )
 
 
-async def _cc(connection: asyncpg.Connection, message: MessageRef, address_hash: bytes) -> None:
+async def _cc(connection: asyncpg.Connection, message: MessageRef, address_hash: bytes, *, position: int = 0) -> None:
     await connection.execute(
         """INSERT INTO recipients (message_id, role, position, tenant_id, address, address_hash, redacted)
-        VALUES ($1, 'cc', 0, $2, 'bob@example.com', $3, 'b***@example.com')""",
+        VALUES ($1, 'cc', $4, $2, 'bob@example.com', $3, 'b***@example.com')""",
         message.id,
         message.tenant_id,
         address_hash,
+        position,
     )
 
 
@@ -242,11 +243,86 @@ async def test_another_messages_recipient_stops_nothing(store: MessageStore, sup
     assert (await claim(store, message)).answer is ClaimAnswer.LEASED
 
 
-async def test_a_suppressed_copy_stops_nothing(store: MessageStore, superuser: asyncpg.Connection) -> None:
+async def _outcome_of_copy(connection: asyncpg.Connection, message: MessageRef) -> object:
+    return await connection.fetchval("SELECT outcome FROM recipients WHERE message_id = $1 AND role = 'cc'", message.id)
+
+
+async def test_a_suppressed_copy_is_left_out_and_the_others_are_not(
+    store: MessageStore, superuser: asyncpg.Connection
+) -> None:
     tenant_id = TenantId("copies")
     await make_tenant(superuser, tenant_id)
     message = await make_message(superuser, tenant_id=tenant_id)
     await _cc(superuser, message, OTHER_HASH)
+    await _cc(superuser, message, b"c" * 32, position=1)
     await _suppress(superuser, tenant_id, OTHER_HASH)
 
     assert (await claim(store, message)).answer is ClaimAnswer.LEASED
+    assert await _outcome_of_copy(superuser, message) == "suppressed"
+    begun = await store.begin(message.id, 1, begin_id=BEGIN_ID, needs=NEEDS)
+
+    assert (begun.answer, begun.left_out) == (BeginAnswer.BEGUN, frozenset({"cc:0"}))
+    assert await store.suppressed_copies(message.id) == {"cc:0"}
+    mail = (await store.submission(message.id, 1)).without(begun.left_out)
+    assert [to.place for to in mail.recipients] == ["cc:1", "to:0"]
+
+
+async def test_a_copy_that_is_suppressed_after_the_claim_is_left_out_by_begin(
+    store: MessageStore, superuser: asyncpg.Connection
+) -> None:
+    tenant_id = TenantId("copies-at-begin")
+    await make_tenant(superuser, tenant_id)
+    message = await make_message(superuser, tenant_id=tenant_id)
+    await _cc(superuser, message, OTHER_HASH)
+    await claim(store, message)
+    await _suppress(superuser, tenant_id, OTHER_HASH)
+
+    begun = await store.begin(message.id, 1, begin_id=BEGIN_ID, needs=NEEDS)
+
+    assert (begun.answer, begun.left_out) == (BeginAnswer.BEGUN, frozenset({"cc:0"}))
+    assert await _outcome_of_copy(superuser, message) == "suppressed"
+
+
+async def test_a_copy_whose_suppression_was_removed_is_in_again_at_the_next_try(
+    store: MessageStore, superuser: asyncpg.Connection
+) -> None:
+    tenant_id = TenantId("copies-again")
+    await make_tenant(superuser, tenant_id)
+    message = await make_message(superuser, tenant_id=tenant_id)
+    await _cc(superuser, message, OTHER_HASH)
+    await _suppress(superuser, tenant_id, OTHER_HASH)
+    await claim(store, message)
+    await superuser.execute("UPDATE suppressions SET removed_at = now() WHERE tenant_id = $1", tenant_id)
+
+    begun = await store.begin(message.id, 1, begin_id=BEGIN_ID, needs=NEEDS)
+
+    assert (begun.answer, begun.left_out) == (BeginAnswer.BEGUN, frozenset())
+    assert await _outcome_of_copy(superuser, message) is None
+
+
+async def test_a_copy_that_bounced_before_keeps_its_outcome_and_is_left_out(
+    store: MessageStore, superuser: asyncpg.Connection
+) -> None:
+    tenant_id = TenantId("copies-bounced")
+    await make_tenant(superuser, tenant_id)
+    message = await make_message(superuser, tenant_id=tenant_id)
+    await _cc(superuser, message, OTHER_HASH)
+    await _suppress(superuser, tenant_id, OTHER_HASH)
+    await superuser.execute(
+        "UPDATE recipients SET outcome = 'bounced' WHERE message_id = $1 AND role = 'cc'", message.id
+    )
+    await claim(store, message)
+
+    begun = await store.begin(message.id, 1, begin_id=BEGIN_ID, needs=NEEDS)
+
+    assert begun.left_out == {"cc:0"}
+    assert await _outcome_of_copy(superuser, message) == "bounced"
+
+
+async def test_the_primary_recipient_is_no_copy(store: MessageStore, superuser: asyncpg.Connection) -> None:
+    tenant_id = TenantId("no-copy")
+    await make_tenant(superuser, tenant_id)
+    message = await make_message(superuser, tenant_id=tenant_id)
+    await _suppress(superuser, tenant_id, ADDRESS_HASH)
+
+    assert await store.suppressed_copies(message.id) == frozenset()

@@ -21,6 +21,7 @@ from activities.submit import SubmitActivity
 from activities.sweep import SweepActivity
 from db.decisions import BeginAnswer, ClaimAnswer, FinalAnswer
 from db.engine import DatabaseSettings, UnavailableError, create_engine
+from db.events import EventStore
 from db.ids import new_message_id
 from db.intake import IntakeStore, NewMessage, NewRecipient
 from db.lifecycle import State
@@ -201,7 +202,9 @@ async def test_a_sweep_whose_settle_was_lost_is_made_up_for_by_the_next(
     async def starts_nothing(_: MessageRef) -> None:
         raise AssertionError
 
-    activity = SweepActivity(store, start=starts_nothing, limits=LIMITS, overdue=timedelta(days=1))
+    activity = SweepActivity(
+        store, EventStore(store.engine), start=starts_nothing, limits=LIMITS, overdue=timedelta(days=1)
+    )
     proxy.lose(loss, containing=SETTLE)
     first = await activity.sweep()
 

@@ -9,7 +9,6 @@ from datetime import timedelta
 from typing import Final
 
 from db.decisions import (
-    AttemptFacts,
     BeginAnswer,
     BeginFacts,
     ClaimAnswer,
@@ -24,6 +23,7 @@ from db.decisions import (
     decide_claim,
     decide_settle,
 )
+from db.evidence import AttemptFacts
 from db.lifecycle import CLAIMABLE, RANKS, TRANSITIONS, Move, State, target
 from db.outcomes import EventType, Outcome, Reason
 from db.store import Claimed, Finalized, Recorded, Reread

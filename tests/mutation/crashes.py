@@ -6,6 +6,7 @@ from tests.mutation.mutant import Mutant, Source
 
 _TESTS: Final = "tests/faults/test_crash_points.py"
 _DECISIONS: Final = Source("db/decisions.py", _TESTS)
+_EVIDENCE: Final = Source("db/evidence.py", _TESTS)
 _INTAKE: Final = Source("db/intake.py", _TESTS)
 _POLICIES: Final = Source("workflows/policies.py", _TESTS)
 _TEMPORAL: Final = Source("workflows/temporal.py", _TESTS)
@@ -53,9 +54,9 @@ GUARDS: Final[tuple[Mutant, ...]] = (
         "what began and was never heard of is sent again",
         "test_a_worker_that_dies_between_begin_and_record_leaves_an_ambiguous_message[request_sent-1]",
     ),
-    _DECISIONS.changed(
+    _EVIDENCE.changed(
         "crash: what is recorded counts",
-        "return max(_RANK[event] if event else 0, int(self.outcome is Outcome.ACCEPTED))",
+        "return max(_RANK[event] if event else 0, int(self.outcome is Outcome.ACCEPTED or self.vouched))",
         "return _RANK[event] if event else 0",
         "an outcome that a dead worker recorded is not looked at",
         "test_what_was_recorded_is_no_longer_unknown_when_its_worker_dies",

@@ -54,44 +54,59 @@ _POLICY: Final = (
     ),
 )
 
+_OF_THIS_MESSAGE: Final = '.where(recipients.c.message_id == messages.c.id, recipients.c.role == "to")'
 _SUPPRESSED: Final = (
     _IN.without(
-        "_SUPPRESSED: tenant",
-        "            recipients.c.tenant_id == suppressions.c.tenant_id,\n",
+        "_MATCHED: tenant",
+        "    suppressions.c.tenant_id == recipients.c.tenant_id,\n",
         "another tenant's suppression stops a message",
         _FACTS + "test_another_tenants_suppression_stops_nothing",
     ),
     _IN.without(
-        "_SUPPRESSED: address",
-        "            recipients.c.address_hash == suppressions.c.address_hash,\n",
+        "_MATCHED: address",
+        "    suppressions.c.address_hash == recipients.c.address_hash,\n",
         "the suppression of anybody stops every message",
         _FACTS + "test_another_messages_recipient_stops_nothing",
     ),
-    _IN.lacking(
+    _IN.changed(
         "_SUPPRESSED: message",
-        '        recipients.c.message_id == messages.c.id,\n        recipients.c.role == "to",\n',
-        "        recipients.c.message_id == messages.c.id,\n",
+        _OF_THIS_MESSAGE,
+        '.where(recipients.c.role == "to")',
         "a suppression stops every message of its tenant",
         _FACTS + "test_another_messages_recipient_stops_nothing",
     ),
-    _IN.lacking(
+    _IN.changed(
         "_SUPPRESSED: primary recipient",
-        '        recipients.c.message_id == messages.c.id,\n        recipients.c.role == "to",\n',
-        '        recipients.c.role == "to",\n',
+        _OF_THIS_MESSAGE,
+        ".where(recipients.c.message_id == messages.c.id)",
         "a suppressed copy stops the message",
-        _FACTS + "test_a_suppressed_copy_stops_nothing",
+        _FACTS + "test_a_suppressed_copy_is_left_out_and_the_others_are_not",
     ),
     _IN.without(
-        "_SUPPRESSED: removed",
-        "        suppressions.c.removed_at.is_(None),\n",
+        "_MATCHED: removed",
+        "    suppressions.c.removed_at.is_(None),\n",
         "a suppression that was removed still stops a message",
         _STORE + "test_a_suppression_for_another_purpose_or_one_that_was_removed_stops_nothing",
     ),
     _IN.without(
-        "_SUPPRESSED: scope",
-        '        suppressions.c.scope.in_(("all", messages.c.purpose)),\n',
+        "_MATCHED: scope",
+        '    suppressions.c.scope.in_(("all", messages.c.purpose)),\n',
         "a suppression for another purpose stops a message",
         _STORE + "test_a_suppression_for_another_purpose_or_one_that_was_removed_stops_nothing",
+    ),
+    _IN.changed(
+        "_SUPPRESSED_COPIES: copies only",
+        '        recipients.c.role != "to",\n        sa.exists(',
+        "        sa.exists(",
+        "the primary recipient is left out of a mail to the copies alone",
+        _FACTS + "test_the_primary_recipient_is_no_copy",
+    ),
+    _IN.changed(
+        "LEAVE_OUT: what an event wrote",
+        "        sa.or_(recipients.c.outcome.is_(None), recipients.c.outcome == RecipientOutcome.SUPPRESSED),\n",
+        "",
+        "what became of a copy is forgotten at the next claim",
+        _FACTS + "test_a_copy_that_bounced_before_keeps_its_outcome_and_is_left_out",
     ),
     _IN.changed(
         "_SUPPRESSED: scope of its purpose",

@@ -5,31 +5,32 @@ from typing import Final
 from tests.mutation.mutant import Mutant, Source
 
 _IN: Final = Source("db/decisions.py", "tests/db/test_decisions.py")
+_FACTS: Final = Source("db/evidence.py", "tests/db/test_decisions.py")
 
 _EVIDENCE: Final = (
-    _IN.changed(
+    _FACTS.changed(
         "attempt: strongest event",
         "return max(self.events,",
         "return min(self.events,",
         "of one attempt's events the weakest counts",
         "test_of_one_attempts_events_the_strongest_counts",
     ),
-    _IN.without(
+    _FACTS.without(
         "attempt: rejected",
         "        if event is EventType.REJECT:\n            return 0\n",
         "a rejection does not outweigh the acceptance of its own attempt",
         "test_a_rejection_outweighs_the_acceptance_of_its_own_attempt",
     ),
-    _IN.changed(
+    _FACTS.changed(
         "attempt: accepted",
-        "int(self.outcome is Outcome.ACCEPTED)",
-        "0",
+        "int(self.outcome is Outcome.ACCEPTED or self.vouched)",
+        "int(self.vouched)",
         "the provider's own yes is no acceptance",
         "test_an_accepted_attempt_is_provider_accepted",
     ),
 )
 
-_RANK: Final = "    if rank and (heard or not current.begun or current.lease_over):\n"
+_RANK: Final = "    if best is not None and (heard or not current.begun or current.lease_over):\n"
 _SETTLE: Final = (
     _IN.changed(
         "decide_settle: token",
@@ -55,14 +56,14 @@ _SETTLE: Final = (
     _IN.changed(
         "decide_settle: acceptance",
         _RANK,
-        _RANK.replace("rank and ", ""),
+        _RANK.replace("best is not None and ", ""),
         "settle takes every end for an acceptance",
         "test_a_final_no_is_dead_with_its_reason",
     ),
     _IN.changed(
         "decide_settle: call under way",
         _RANK,
-        "    if rank:\n",
+        "    if best is not None:\n",
         "an older acceptance ends a call that is still under way",
         "test_an_older_acceptance_does_not_end_a_call_that_is_still_under_way",
     ),

@@ -12,8 +12,8 @@ _TOO_LATE: Final = "        if answer is Reread.UNSENT or time.monotonic() - ask
 GUARDS: Final[tuple[Mutant, ...]] = (
     _IN.changed(
         "submit: reread",
-        "return BeginAnswer.BEGUN if reread is Reread.CALL else reread",
-        "return BeginAnswer.BEGUN",
+        "            if found is not Reread.CALL:\n                return found, frozenset()\n",
+        "",
         "a body that lost its begin's reply calls whatever stands",
         "test_a_body_whose_begin_never_arrived_makes_no_call",
     ),
