@@ -13,7 +13,19 @@ from typing import TYPE_CHECKING, Annotated, Final, NoReturn, TypeVar, get_args
 import typer
 from typer.exceptions import TyperException
 
-from api.commands import ambiguous, keys, messages, providers, refusals, senders, sending, templates, tenants
+from api.commands import (
+    ambiguous,
+    events,
+    keys,
+    messages,
+    providers,
+    refusals,
+    senders,
+    sending,
+    suppressions,
+    templates,
+    tenants,
+)
 from api.commands.output import Json
 from api.commands.refusals import BAD_USE, REFUSED, refuse
 from api.commands.surroundings import find_dev_stack
@@ -35,7 +47,10 @@ def settings_kinds() -> tuple[type["BaseSettings"], ...]:
     """Give every class of settings."""
     from activities.ses import SesSettings
     from api.app import ApiSettings
+    from api.aws import QueueSettings
     from api.commands.settings import ClientSettings
+    from api.consumer import ConsumerSettings
+    from api.sns import EventSettings
     from db.crash_points import CrashSettings
     from db.engine import DatabaseSettings
     from worker import DeliverySettings, WorkerSettings
@@ -46,6 +61,9 @@ def settings_kinds() -> tuple[type["BaseSettings"], ...]:
         DeliverySettings,
         WorkerSettings,
         SesSettings,
+        EventSettings,
+        QueueSettings,
+        ConsumerSettings,
         ClientSettings,
         CrashSettings,
     )
@@ -63,11 +81,13 @@ app.command(rich_help_panel=MAIL)(sending.send)
 app.add_typer(messages.app, name="message", rich_help_panel=MAIL)
 app.add_typer(templates.app, name="template", rich_help_panel=MAIL)
 app.add_typer(senders.app, name="sender", rich_help_panel=MAIL)
+app.add_typer(suppressions.app, name="suppression", rich_help_panel=MAIL)
 app.add_typer(tenants.app, name="tenant", rich_help_panel=ADMINISTRATION)
 app.add_typer(keys.app, name="key", rich_help_panel=ADMINISTRATION)
 temporal_commands = typer.Typer(help="What Fencepost needs of a Temporal namespace.", no_args_is_help=True)
 app.add_typer(ambiguous.app, name="ambiguous", rich_help_panel=OPERATION)
 app.add_typer(providers.app, name="provider", rich_help_panel=OPERATION)
+app.add_typer(events.app, name="events", rich_help_panel=OPERATION)
 app.add_typer(temporal_commands, name="temporal", rich_help_panel=OPERATION)
 
 
@@ -95,6 +115,20 @@ def worker() -> None:
     from worker import main as run_worker
 
     _run(run_worker)
+
+
+@events.app.callback(invoke_without_command=True)
+def consume_events(context: typer.Context) -> None:
+    """Take SES's events from an SQS queue, until SIGTERM; or `confirm` that a topic may post them to the API.
+
+    Settings: FENCEPOST_EVENTS_QUEUE_URL, FENCEPOST_EVENTS_TOPICS, ...
+
+    Example: FENCEPOST_EVENTS_QUEUE_URL=https://sqs.us-east-1.amazonaws.com/123456789012/ses-events fencepost events
+    """
+    if context.invoked_subcommand is None:
+        from api.consumer import main as run_consumer
+
+        _run(run_consumer)
 
 
 @app.command(rich_help_panel=OPERATION)

@@ -12,15 +12,35 @@ from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from temporalio.client import Client
 
-from api import health, messages, openapi, operators, problems, providers, senders, templates, tenant_keys, tenants
+from api import (
+    health,
+    messages,
+    openapi,
+    operators,
+    problems,
+    provider_events,
+    providers,
+    senders,
+    subscriptions,
+    suppression_lists,
+    suppressions,
+    templates,
+    tenant_keys,
+    tenants,
+)
 from api.auth import Authenticator
+from api.certificates import Certificates
+from api.event_intake import EventIntake
 from api.intake import Intake
 from api.pages import Cursors
 from api.requests import RequestLog
+from api.sns import EventSettings, Verifier
 from api.starter import Starter
 from db import crash_points
 from db.credentials import CredentialStore
 from db.engine import DatabaseSettings, Engine, UnavailableError, create_engine
+from db.event_subscriptions import SubscriptionStore
+from db.events import EventStore
 from db.fit import Fit, SchemaBehindError
 from db.intake import IntakeStore
 from db.providers import ProviderStore
@@ -29,6 +49,7 @@ from db.reading import MessageReader
 from db.records import MessageRef
 from db.resolutions import ResolutionStore
 from db.senders import SenderStore
+from db.suppressions import SuppressionStore
 from db.templates import TemplateStore
 from db.tenant_keys import TenantKeyStore
 from db.tenants import TenantStore
@@ -56,14 +77,17 @@ class ApiSettings(BaseSettings):
     address_key: SecretStr = Field(
         min_length=32, description="Secret, 32 characters or more: hashes addresses for look-ups. Never change it."
     )
+    sns_endpoint_url: str | None = Field(
+        default=None, description="Another endpoint of SNS than AWS's, where subscriptions are confirmed; for tests."
+    )
     rate_per_second: float | None = Field(
         default=None, gt=0, description="Writing calls that each tenant may make in the long run. None: no limit."
     )
     rate_burst: int = Field(default=100, ge=1, description="Writing calls that each tenant may make at once.")
 
 
-def create_app(settings: ApiSettings, engine: Engine, temporal: Client) -> FastAPI:
-    """Build the application on an engine and a client that may be lazy."""
+def create_app(settings: ApiSettings, engine: Engine, temporal: Client, verifier: Verifier) -> FastAPI:
+    """Build the application on an engine, a client that may be lazy, and what tells SNS's signatures."""
 
     async def start(message: MessageRef) -> None:
         await start_message(temporal, message)
@@ -92,6 +116,8 @@ def create_app(settings: ApiSettings, engine: Engine, temporal: Client) -> FastA
     app.state.tenant_keys = TenantKeyStore(engine)
     app.state.mint = tenant_keys.Mint(environment=settings.environment, pepper=pepper)
     app.state.senders = SenderStore(engine)
+    app.state.suppressions = SuppressionStore(engine)
+    app.state.address_key = settings.address_key.get_secret_value().encode()
     app.state.templates = TemplateStore(engine)
     app.state.authenticator = Authenticator(
         CredentialStore(engine), _rates(settings, engine), pepper=pepper, environment=settings.environment
@@ -101,16 +127,28 @@ def create_app(settings: ApiSettings, engine: Engine, temporal: Client) -> FastA
     app.state.reader = MessageReader(engine)
     app.state.resolutions = ResolutionStore(engine)
     app.state.providers = ProviderStore(engine)
+    app.state.subscriptions = SubscriptionStore(engine)
+    app.state.sns_endpoint_url = settings.sns_endpoint_url
+    app.state.event_intake = EventIntake(
+        EventStore(engine),
+        app.state.subscriptions,
+        verifier,
+        address_key=settings.address_key.get_secret_value().encode(),
+    )
     app.state.starter = starter
     app.state.temporal = temporal
     problems.install(app)
     app.include_router(messages.router)
     app.include_router(senders.router)
+    app.include_router(suppressions.router)
+    app.include_router(suppression_lists.router)
     app.include_router(templates.router)
     app.include_router(tenants.router)
     app.include_router(tenant_keys.router)
     app.include_router(operators.router)
     app.include_router(providers.router)
+    app.include_router(subscriptions.router)
+    app.include_router(provider_events.router)
     app.include_router(health.router)
     app.add_middleware(RequestLog)
     openapi.describe(app)
@@ -129,12 +167,13 @@ async def serve() -> None:
     Raises SchemaBehindError. It starts without Postgres, and says so to whoever asks until Postgres is there.
     """
     crash_points.arm()
-    settings = ApiSettings()
+    settings, events = ApiSettings(), EventSettings()
     engine = create_engine(DatabaseSettings(), application="fencepost-api")
     with suppress(UnavailableError):
         if await MessageReader(engine).schema_fit() is Fit.BEHIND:
             raise SchemaBehindError
-    app = create_app(settings, engine, await connect(lazy=True))
+    certificates = Certificates()
+    app = create_app(settings, engine, await connect(lazy=True), Verifier(events, certificates))
     config = uvicorn.Config(
         app,
         host=settings.api_host,
@@ -149,6 +188,7 @@ async def serve() -> None:
         h11_max_incomplete_event_size=64 * 1024,
     )
     await uvicorn.Server(config).serve()
+    await certificates.aclose()
 
 
 def main() -> None:

@@ -79,6 +79,22 @@ EXAMPLES: Final[dict[str, JsonObject]] = {
         "created_at": _NOON,
         "updated_at": _NOON,
     },
+    "SuppressionBody": {
+        "id": "0192f0c0-e5b0-7a3c-9f0d-5a0d6a1b2c3d",
+        "address": "ada@example.com",
+        "scope": "all",
+        "reason": "manual",
+        "message_id": None,
+        "created_at": _NOON,
+        "removed_at": None,
+        "removed_reason": None,
+    },
+    "ImportBody": {
+        "added": 2,
+        "already": 1,
+        "rejected": [{"line": 3, "code": "address_invalid"}],
+        "rejected_total": 1,
+    },
     "VersionBody": {
         **_NEWEST,
         "subject": "Welcome, {{ name }}",

@@ -15,6 +15,11 @@ class FaultCode(StrEnum):
     JSON_TEXT = "json_text"  #: a string with U+0000 or half a surrogate pair
     JSON_DEPTH = "json_depth"  #: nested too deeply
 
+    CSV_ENCODING = "csv_encoding"  #: not UTF-8
+    CSV_MALFORMED = "csv_malformed"  #: no CSV from some line on: a quote too many, U+0000
+    CSV_HEADER = "csv_header"  #: the first line doesn't name the columns
+    CSV_COLUMNS = "csv_columns"  #: a line with more or fewer cells than there are columns
+
     REQUIRED = "required"  #: the member is missing
     UNKNOWN_FIELD = "unknown_field"  #: the object has a member that nobody asked for
     WRONG_TYPE = "wrong_type"  #: another JSON type is wanted

@@ -61,6 +61,9 @@ class Code(StrEnum):
     KEY_NOT_ACTIVE = "key_not_active"
     NOT_AMBIGUOUS = "not_ambiguous"
     DUPLICATE_RISK_NOT_ACKNOWLEDGED = "duplicate_risk_not_acknowledged"
+    EVENT_INVALID = "event_invalid"
+    EVENT_UNVERIFIED = "event_unverified"
+    SUBSCRIPTION_REFUSED = "subscription_refused"
     CURSOR_INVALID = "cursor_invalid"
     RATE_LIMITED = "rate_limited"
     UNAUTHENTICATED = "unauthenticated"
@@ -91,6 +94,9 @@ ERRORS: Final = MappingProxyType(
             422,
             "A resend may be a second mail to the recipient; it needs acknowledge_duplicate_risk.",
         ),
+        Code.EVENT_INVALID: (400, "This is no notification of Amazon SNS."),
+        Code.EVENT_UNVERIFIED: (403, "This notification is not one that SNS signed lately for a topic of ours."),
+        Code.SUBSCRIPTION_REFUSED: (409, "SNS does not take this token any more; subscribe anew, and confirm that."),
         Code.CURSOR_INVALID: (400, "This cursor is not one that this list gave; begin without one."),
         Code.RATE_LIMITED: (429, "This tenant asks for more than its rate; Retry-After says when to ask again."),
         Code.UNAUTHENTICATED: (401, "A valid API key is needed: Authorization: Bearer fp_..."),
@@ -98,7 +104,7 @@ ERRORS: Final = MappingProxyType(
         Code.NOT_FOUND: (404, "There is nothing here."),
         Code.METHOD_NOT_ALLOWED: (405, "This address doesn't take this method."),
         Code.REQUEST_TOO_LARGE: (413, "The body is larger than 256 KiB."),
-        Code.UNSUPPORTED_MEDIA_TYPE: (415, "The body has to be application/json."),
+        Code.UNSUPPORTED_MEDIA_TYPE: (415, "The body has to be application/json, or text/csv for an import."),
         Code.UNAVAILABLE: (503, "Fencepost can't answer now; asking again with the same key is safe."),
         Code.INTERNAL: (500, "Something is wrong on our side; the request id finds it in the log."),
     }

@@ -23,6 +23,7 @@ class Action(StrEnum):
     MESSAGE_RESOLVED = "message_resolved"
     PROVIDER_PAUSED = "provider_paused"
     PROVIDER_RESUMED = "provider_resumed"
+    SUBSCRIPTION_CONFIRMED = "subscription_confirmed"
 
 
 async def note(

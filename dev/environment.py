@@ -8,6 +8,8 @@ from dev.temporal import NAMESPACE
 
 #: What would point a child at another database, cloud, server or proxy than the stack's own.
 STRAY_PREFIXES = ("AWS_", "PG", "TEMPORAL_")
+#: Through which the simulator publishes provider events.
+TOPIC_ARN = "arn:aws:sns:us-east-1:000000000000:fencepost-dev"
 #: Shorter than in production, so that a person at the screen sees something happen (CONTRACT, times and limits).
 TIMES = {
     "FENCEPOST_LEASE_SECONDS": "30",

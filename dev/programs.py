@@ -56,8 +56,14 @@ def temporal(server: Temporal) -> Program:
 
 
 def simulator(directory: Path, ports: Ports) -> Program:
-    """Return the SES simulator, with its record in `directory`."""
+    """Return the SES simulator, with its record in `directory`.
+
+    It publishes no provider events where the caller's FENCEPOST_DEV_EVENTS is `off`, as for a benchmark that counts.
+    """
     command = [sys.executable, "-m", "dev.simulator", "--port", str(ports.simulator), "--ses-port", str(ports.ses)]
+    if os.environ.get("FENCEPOST_DEV_EVENTS") != "off":
+        events_url = f"http://127.0.0.1:{ports.api}/v1/provider-events/ses"
+        command += ["--events-url", events_url, "--topic-arn", environment.TOPIC_ARN]
     return Program(
         name="ses",
         command=[*command, "--dir", str(directory)],
@@ -70,7 +76,12 @@ def simulator(directory: Path, ports: Ports) -> Program:
 
 def api(ports: Ports, kept: KeptSecrets) -> Program:
     """Return the API."""
-    own = {"FENCEPOST_API_HOST": "127.0.0.1", "FENCEPOST_API_PORT": str(ports.api)}
+    own = {
+        "FENCEPOST_API_HOST": "127.0.0.1",
+        "FENCEPOST_API_PORT": str(ports.api),
+        "FENCEPOST_EVENTS_TOPICS": environment.TOPIC_ARN,
+        "FENCEPOST_EVENTS_CERTIFICATE_ORIGIN": f"http://127.0.0.1:{ports.simulator}",
+    }
     return _product("api", "api", "fencepost_api", own, ports=ports, kept=kept, grace=GRACE)
 
 

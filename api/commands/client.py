@@ -20,6 +20,7 @@ SEND: Final = "messages:send"
 READ: Final = "messages:read"
 TEMPLATES: Final = "templates"
 SENDERS: Final = "senders"
+SUPPRESSIONS: Final = "suppressions"
 OPERATOR: Final = "operator"
 #: For a connection, and for each read of an answer.
 TIMEOUT_SECONDS: Final = 10.0
@@ -84,6 +85,7 @@ class Api:
         path: str,
         *gives: str,
         body: Mapping[str, Any] | None = None,
+        csv: str | None = None,
         query: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> tuple[int, dict[str, Any]]:
@@ -94,26 +96,43 @@ class Api:
             path: From `/v1` on; its variable parts were quoted with `segment`.
             gives: The members of the answer that the caller can't do without.
             body: JSON.
+            csv: In place of JSON.
             query: Parameters.
             headers: Besides the key and the content type.
 
         """
+        content = json.dumps(body) if body is not None else csv
+        kind = {} if content is None else {"Content-Type": "application/json" if csv is None else "text/csv"}
+        with self._answered(), patience(f"waiting for the API at {self.url} ..."):
+            answer = self.http.request(
+                method, f"{self.url}{path}", content=content, params=query, headers={**kind, **(headers or {})}
+            )
+        return answer.status_code, self._read(answer, gives)
+
+    @contextmanager
+    def download(self, path: str) -> Iterator[Iterator[str]]:
+        """Give the text of a CSV list as it comes; it is whole where the block ends without a refusal."""
+        with self._answered(), self.http.stream("GET", f"{self.url}{path}", headers={"Accept": "text/csv"}) as answer:
+            if not answer.is_success:
+                answer.read()
+                self._read(answer, ())
+            if not answer.headers.get("content-type", "").startswith("text/csv"):
+                raise self._of_another(answer)
+            yield answer.iter_text()
+
+    @contextmanager
+    def _answered(self) -> Iterator[None]:
+        """Turn a connection that doesn't come about, or breaks, into a refusal."""
         import httpx
 
-        content = None if body is None else json.dumps(body).encode()
-        kind = {} if body is None else {"Content-Type": "application/json"}
         try:
-            with patience(f"waiting for the API at {self.url} ..."):
-                answer = self.http.request(
-                    method, f"{self.url}{path}", content=content, params=query, headers={**kind, **(headers or {})}
-                )
+            yield
         except (httpx.ConnectError, httpx.ConnectTimeout):
             line = f"the API can't be reached at {self.url}: is it running, and is FENCEPOST_API_URL right?"
             raise RefusedError(line, away=True) from None
         except httpx.RequestError:
             line = f"the API at {self.url} gave no whole answer: is it running, and is FENCEPOST_API_URL right?"
             raise RefusedError(line, away=True, perhaps_done=True) from None
-        return answer.status_code, self._read(answer, gives)
 
     def get(self, path: str, *gives: str) -> dict[str, Any]:
         """Read one thing."""
@@ -140,8 +159,7 @@ class Api:
         wanted = gives if answer.is_success else ("title", "code", "request_id")
         unsure = not answer.is_client_error
         if not isinstance(body, dict) or not body.keys() >= set(wanted):
-            line = f"what answers at {self.url} (with {answer.status_code}) isn't this API: is FENCEPOST_API_URL right?"
-            raise RefusedError(line, away=unsure, perhaps_done=unsure)
+            raise self._of_another(answer)
         if answer.is_success:
             return body
         fix = self._fix(body["code"], answer.headers.get("retry-after", ""))
@@ -151,6 +169,11 @@ class Api:
             away=unsure,
             perhaps_done=unsure,
         )
+
+    def _of_another(self, answer: "httpx.Response") -> RefusedError:
+        unsure = not answer.is_client_error
+        line = f"what answers at {self.url} (with {answer.status_code}) isn't this API: is FENCEPOST_API_URL right?"
+        return RefusedError(line, away=unsure, perhaps_done=unsure)
 
     def _fix(self, code: str, retry_after: str) -> str:
         operator = self.scopes == (OPERATOR,)

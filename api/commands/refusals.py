@@ -25,6 +25,7 @@ TROUBLES: Final = {
     "MigrationBusyError": "somebody else has been migrating this database for a minute: look there, then run it again",
     "MissingRoleError": "a database role is missing: run deploy/roles.sql as a superuser first",
     "MissingPrivilegeError": "this database role may not do that: use fencepost_migrate's FENCEPOST_DATABASE_URL",
+    "AwsError": "the queue can't be read: is FENCEPOST_EVENTS_QUEUE_URL right, and may these AWS credentials receive?",
     "TemporalAwayError": "Temporal can't be reached: is it running, and is TEMPORAL_ADDRESS right?",
 }
 

@@ -7,19 +7,24 @@ import signal
 import socket
 import sqlite3
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import httpx
 import uvicorn
 from typing_extensions import override
 
 from dev.simulator.control import create_app
 from dev.simulator.endpoint import HOST, Endpoint, listen
+from dev.simulator.publisher import Publisher
 from dev.simulator.record import Record
+from dev.simulator.sns import Signer
 
 DEFAULT_PORT: Final = 7481
 DEFAULT_SES_PORT: Final = 7487
+DEFAULT_TOPIC_ARN: Final = "arn:aws:sns:us-east-1:000000000000:fencepost-dev"
+KEY_FILE: Final = "sns.pem"
 BAD_USE: Final = 2
 
 _MAX_PORT: Final = 65535
@@ -52,38 +57,67 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, sqlite3.Error) as error:
         return _refuse(f"cannot keep a record in {directory}: {error}")
     with record:
-        return asyncio.run(_run(record, options.port, options.ses_port))
+        signer = None
+        if options.events_url is not None:
+            try:
+                signer = Signer.kept_in(directory / KEY_FILE)
+            except (OSError, ValueError):
+                return _refuse(f"cannot use the key in {directory / KEY_FILE}; delete the file to have a new one made")
+        return asyncio.run(_run(record, signer, options))
 
 
-async def _run(record: Record, port: int, ses_port: int) -> int:
-    endpoint = Endpoint(record, ses_port)
+async def _run(record: Record, signer: Signer | None, options: argparse.Namespace) -> int:
+    try:
+        listener = listen(options.port)
+    except OSError as error:
+        return _refuse(f"cannot listen on {HOST}:{options.port}, choose another with --port: {error.strerror}")
+    page_url = f"http://{HOST}:{listener.getsockname()[1]}"
+    publisher = None
+    if signer is not None:
+        publisher = Publisher(
+            record, signer, events_url=options.events_url, topic_arn=options.topic_arn, page_url=page_url
+        )
+    endpoint = Endpoint(record, options.ses_port, publisher)
     try:
         await endpoint.start()
     except OSError as error:
-        return _refuse(f"cannot listen on {HOST}:{ses_port}, choose another with --ses-port: {error.strerror}")
-    try:
-        listener = listen(port)
-    except OSError as error:
-        return _refuse(f"cannot listen on {HOST}:{port}, choose another with --port: {error.strerror}")
+        listener.close()
+        return _refuse(f"cannot listen on {HOST}:{options.ses_port}, choose another with --ses-port: {error.strerror}")
 
     # No client can keep the process from ending: answers still under way have one second.
     config = uvicorn.Config(
-        create_app(record, endpoint),
+        create_app(record, endpoint, publisher),
         log_config=None,
         access_log=False,
         lifespan="off",
         ws="none",
         timeout_graceful_shutdown=1,
     )
-    page_url = f"http://{HOST}:{listener.getsockname()[1]}"
     ready = f"SES simulator: page and control on {page_url}, SES endpoint on http://{HOST}:{endpoint.port}"
     server = _ControlServer(config, ready)
     loop = asyncio.get_running_loop()
     for end in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(end, server.handle_exit, end, None)
-    await server.serve([listener])
-    await endpoint.stop()
+    async with _publishing(publisher, server):
+        await server.serve([listener])
+        await endpoint.stop()
     return 0
+
+
+@contextlib.asynccontextmanager
+async def _publishing(publisher: Publisher | None, server: uvicorn.Server) -> AsyncIterator[None]:
+    """Publish meanwhile; where that fails, end the server, and then raise what was wrong."""
+    if publisher is None:
+        yield
+        return
+    publishing = asyncio.create_task(publisher.run())
+    publishing.add_done_callback(lambda _: server.handle_exit(signal.SIGTERM, None))
+    try:
+        yield
+    finally:
+        publishing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await publishing
 
 
 def _refuse(text: str) -> int:
@@ -109,7 +143,27 @@ def _parser() -> argparse.ArgumentParser:
         help="where the SES endpoint is (default: %(default)s; 0: any free one)",
     )
     parser.add_argument("--dir", type=Path, required=True, help="the folder that keeps the record; made if missing")
+    parser.add_argument(
+        "--events-url",
+        type=_url,
+        help="where provider events are published, as SNS delivers them (default: nowhere, and none are planned)",
+    )
+    parser.add_argument(
+        "--topic-arn",
+        default=DEFAULT_TOPIC_ARN,
+        help="the SNS topic that the events are published through (default: %(default)s)",
+    )
     return parser
+
+
+def _url(text: str) -> str:
+    try:
+        url = httpx.URL(text)
+    except httpx.InvalidURL:
+        url = httpx.URL("")
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise argparse.ArgumentTypeError("a URL starts with http:// or https:// and a host")
+    return text
 
 
 def _port(text: str) -> int:

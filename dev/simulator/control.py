@@ -10,7 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from dev.simulator.endpoint import Endpoint
+from dev.simulator.event_calls import event_routes
 from dev.simulator.page import page_routes
+from dev.simulator.publisher import Publisher
 from dev.simulator.record import Record, Submission
 
 
@@ -22,17 +24,18 @@ class Delay(BaseModel):
     ms: Annotated[int, Field(ge=0, le=600_000)]
 
 
-def create_app(record: Record, endpoint: Endpoint) -> FastAPI:
+def create_app(record: Record, endpoint: Endpoint, publisher: Publisher | None) -> FastAPI:
     """Return the application behind the simulator's page, record and control calls."""
     app = FastAPI(title="SES simulator", openapi_url=None)
     app.include_router(page_routes(record, endpoint))
-    app.include_router(_control_routes(record, endpoint), prefix="/_sim")
+    app.include_router(_control_routes(record, endpoint, publisher), prefix="/_sim")
+    app.include_router(event_routes(record, publisher))
     app.add_exception_handler(RequestValidationError, _bad_request)
     app.add_exception_handler(StarletteHTTPException, _http_error)
     return app
 
 
-def _control_routes(record: Record, endpoint: Endpoint) -> APIRouter:
+def _control_routes(record: Record, endpoint: Endpoint, publisher: Publisher | None) -> APIRouter:
     router = APIRouter()
 
     @router.get("/submissions")
@@ -58,6 +61,8 @@ def _control_routes(record: Record, endpoint: Endpoint) -> APIRouter:
     @router.post("/reset")
     async def reset() -> dict[str, bool]:
         await record.clear()
+        if publisher is not None:
+            await publisher.forget()
         endpoint.delay = 0.0
         await _start(endpoint)
         return {"listening": endpoint.listening}

@@ -9,14 +9,15 @@ import h11
 
 from dev.simulator import replies
 from dev.simulator.connection import Connection
+from dev.simulator.events import SLOW_SECONDS, plan
 from dev.simulator.faults import AcceptedFault, Fault, first_fault
+from dev.simulator.publisher import Publisher
 from dev.simulator.record import Answer, Record
 from dev.simulator.send_email import SendEmail, parse, refusal
 
 HOST: Final = "127.0.0.1"
 
 _SEND_EMAIL: Final = ("POST", "/v2/email/outbound-emails")
-_SLOW_SECONDS: Final = 2.0
 _THROTTLES: Final = 2
 
 
@@ -43,13 +44,14 @@ class Endpoint:
     """A listener that can be stopped and started again on its port.
 
     The port is chosen by the system at the first start where it was given as 0. `delay` is how long every answer takes,
-    in seconds.
+    in seconds. Without a publisher, no events are planned.
     """
 
-    def __init__(self, record: Record, port: int) -> None:
+    def __init__(self, record: Record, port: int, publisher: Publisher | None) -> None:
         self.port = port
         self.delay = 0.0
         self._record = record
+        self._publisher = publisher
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -155,13 +157,17 @@ class Endpoint:
 
     async def _accept(self, connection: Connection, mail: SendEmail, fault: AcceptedFault | None, due: float) -> None:
         ses_message_id = replies.new_message_id()
-        await self._record.add(mail, Answer.ACCEPTED, ses_message_id)
+        if self._publisher is None:
+            await self._record.add(mail, Answer.ACCEPTED, ses_message_id)
+        else:
+            await self._record.add(mail, Answer.ACCEPTED, ses_message_id, plan(mail.recipients, fault))
+            self._publisher.wake()
         accepted = replies.accepted(ses_message_id)
         match fault:
             case None | Fault.SILENT | Fault.LATE_BOUNCE | Fault.DISORDER:
                 await connection.answer(accepted, due)
             case Fault.SLOW:
-                await connection.answer(accepted, due + _SLOW_SECONDS)
+                await connection.answer(accepted, due + SLOW_SECONDS)
             case Fault.HANG | Fault.LOST:
                 await connection.outlast()
             case Fault.DRIP:

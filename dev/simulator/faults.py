@@ -54,8 +54,19 @@ def first_fault(recipients: Iterable[str]) -> tuple[Fault, str] | None:
     """
     for recipient in recipients:
         address = addr_spec(recipient)
-        local, _, domain = address.lower().rpartition("@")
-        fault = _BY_NAME.get(local.partition("+")[0])
-        if domain == FAULT_DOMAIN and fault is not None:
+        fault = fault_of(address)
+        if fault is not None:
             return fault, address
     return None
+
+
+def fault_of(address: str) -> Fault | None:
+    """Return the fault that this bare address brings about; None where it is like any other."""
+    local, domain = unlabelled(address)
+    return _BY_NAME.get(local) if domain == FAULT_DOMAIN else None
+
+
+def unlabelled(address: str) -> tuple[str, str]:
+    """Return a bare address' local part without what follows a ``+``, and its domain, both in lower case."""
+    local, _, domain = address.lower().rpartition("@")
+    return local.partition("+")[0], domain

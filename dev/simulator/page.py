@@ -10,6 +10,7 @@ from fastapi import APIRouter, Path as PathParameter
 from fastapi.responses import HTMLResponse
 from minijinja import Environment
 
+from dev.simulator import publications
 from dev.simulator.endpoint import HOST, Endpoint
 from dev.simulator.record import Record
 
@@ -54,7 +55,13 @@ def page_routes(record: Record, endpoint: Endpoint) -> APIRouter:
         submission = await record.find(submission_id)
         if submission is None:
             return _page("missing.html", status=HTTPStatus.NOT_FOUND)
-        return _page("mail.html", policy=_MAIL_POLICY, submission=submission, frame_head=_FRAME_HEAD)
+        return _page(
+            "mail.html",
+            policy=_MAIL_POLICY,
+            submission=submission,
+            publications=await record.run(publications.of_submission, submission_id),
+            frame_head=_FRAME_HEAD,
+        )
 
     return router
 

@@ -2,13 +2,15 @@
 
 import asyncio
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Final, ParamSpec, Self, TypeVar
+from typing import Concatenate, Final, ParamSpec, Self, TypeVar
 
+from dev.simulator import publications
+from dev.simulator.events import PlannedEvent
 from dev.simulator.send_email import SendEmail
 
 FILE_NAME: Final = "submissions.sqlite3"
@@ -37,6 +39,7 @@ SELECT id, at, answer, ses_message_id, request FROM submissions
 WHERE id IN (SELECT submission_id FROM tags WHERE name = ? AND value = ?) ORDER BY id
 """
 _SELECT_NEWEST: Final = "SELECT id, at, answer, ses_message_id, request FROM submissions ORDER BY id DESC LIMIT ?"
+_SELECT_ACCEPTED: Final = "SELECT id, at, answer, ses_message_id, request FROM submissions WHERE ses_message_id = ?"
 _SELECT_ONE: Final = "SELECT id, at, answer, ses_message_id, request FROM submissions WHERE id = ?"
 _INSERT: Final = "INSERT INTO submissions (answer, ses_message_id, request) VALUES (?, ?, ?)"
 # Counting and inserting are one statement, so that two requests at once cannot both be the second.
@@ -92,7 +95,7 @@ class Record:
             self._database.execute("PRAGMA locking_mode = EXCLUSIVE")
             self._database.execute("PRAGMA journal_mode = WAL")
             self._database.execute("PRAGMA synchronous = FULL")
-            self._database.executescript(_SCHEMA)
+            self._database.executescript(_SCHEMA + publications.SCHEMA)
         except sqlite3.Error:
             self._database.close()
             raise
@@ -105,9 +108,15 @@ class Record:
         self._thread.shutdown()
         self._database.close()
 
-    async def add(self, request: SendEmail, answer: Answer, ses_message_id: str | None = None) -> None:
-        """Record a request and what was made of it."""
-        await self._run(self._add, request, answer, ses_message_id)
+    async def add(
+        self,
+        request: SendEmail,
+        answer: Answer,
+        ses_message_id: str | None = None,
+        events: Iterable[PlannedEvent] = (),
+    ) -> None:
+        """Record a request, what was made of it, and the events that are to follow, all or nothing."""
+        await self._run(self._add, request, answer, ses_message_id, events)
 
     async def add_throttled(self, request: SendEmail, *, key: str, at_most: int) -> bool:
         """Record a request as throttled and return True, or return False where `at_most` under this key are already."""
@@ -128,9 +137,23 @@ class Record:
         found = await self._run(self._select, _SELECT_ONE, (submission_id,))
         return found[0] if found else None
 
+    async def find_accepted(self, ses_message_id: str) -> Submission | None:
+        """Return the submission that was given this id; None where there is none."""
+        found = await self._run(self._select, _SELECT_ACCEPTED, (ses_message_id,))
+        return found[0] if found else None
+
     async def clear(self) -> None:
-        """Forget every submission, and with them how often a message was throttled."""
+        """Forget every submission with its events, and with them how often a message was throttled."""
         await self._run(self._clear)
+
+    async def run(
+        self,
+        step: Callable[Concatenate[sqlite3.Connection, _Arguments], _Result],
+        *args: _Arguments.args,
+        **kwargs: _Arguments.kwargs,
+    ) -> _Result:
+        """Take a step on the database, with these arguments after it, in the record's thread."""
+        return await self._run(step, self._database, *args, **kwargs)
 
     async def _run(
         self, step: Callable[_Arguments, _Result], *args: _Arguments.args, **kwargs: _Arguments.kwargs
@@ -138,10 +161,13 @@ class Record:
         # A request that was read belongs in the record even where its connection is closed meanwhile, hence the shield.
         return await asyncio.shield(asyncio.wrap_future(self._thread.submit(step, *args, **kwargs)))
 
-    def _add(self, request: SendEmail, answer: Answer, ses_message_id: str | None) -> None:
+    def _add(
+        self, request: SendEmail, answer: Answer, ses_message_id: str | None, events: Iterable[PlannedEvent]
+    ) -> None:
         with self._database:
             row = self._database.execute(_INSERT, (answer, ses_message_id, request.model_dump_json(by_alias=True)))
             self._add_tags(row.lastrowid, request)
+            publications.insert_planned(self._database, row.lastrowid, events)
 
     def _add_throttled(self, request: SendEmail, key: str, at_most: int) -> bool:
         stored = request.model_dump_json(by_alias=True)
@@ -169,5 +195,6 @@ class Record:
 
     def _clear(self) -> None:
         with self._database:
+            publications.delete_all(self._database)
             self._database.execute("DELETE FROM tags")
             self._database.execute("DELETE FROM submissions")

@@ -111,8 +111,9 @@ def _whole_request(connection: socket.socket) -> bytes | None:
             return None
         data += chunk
     head, _, body = data.partition(b"\r\n\r\n")
+    # A request without a body says nothing of its length.
     length = next(
-        int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")
+        (int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")), 0
     )
     while len(body) < length:
         body += connection.recv(65536)

@@ -15,12 +15,15 @@ from temporalio.client import Client
 
 from api import keys
 from api.app import ApiSettings, create_app
+from api.certificates import Certificates
+from api.sns import EventSettings, Verifier
 from db.engine import DatabaseSettings, create_engine
 from db.ids import TenantId
 from tests.conftest import Database, free_port
 from tests.factories import TENANT, make_tenant
 
 PEPPER = "pepper-pepper-pepper-pepper-pepper"
+ADDRESS_KEY = "address-key-address-key-address-key"
 EVERY_SCOPE = ["messages:send", "messages:read", "senders", "templates"]
 
 
@@ -89,14 +92,16 @@ class Api:
 
 
 @asynccontextmanager
-async def application(database_url: str, **more: Any) -> AsyncIterator[FastAPI]:
+async def application(database_url: str, *, verifier: Verifier | None = None, **more: Any) -> AsyncIterator[FastAPI]:
     """Make the API on a database, with more settings; nobody answers where Temporal should be."""
     engine = create_engine(DatabaseSettings.model_validate({"url": database_url}), application="tests")
     temporal = await Client.connect(f"127.0.0.1:{free_port()}", lazy=True)
     settings = ApiSettings.model_validate(
-        {"key_pepper": PEPPER, "address_key": "address-key-address-key-address-key", "environment": "test", **more}
+        {"key_pepper": PEPPER, "address_key": ADDRESS_KEY, "environment": "test", **more}
     )
-    yield create_app(settings, engine, temporal)
+    certificates = Certificates()
+    yield create_app(settings, engine, temporal, verifier or Verifier(EventSettings(), certificates))
+    await certificates.aclose()
     await engine.dispose()
 
 

@@ -1,5 +1,6 @@
 """The calls that OpenAPI describes, each as a request that can be made, and tenants to make them on."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from uuid import uuid4
 
 import asyncpg
 
-from db.ids import TenantId
+from db.ids import TenantId, new_id
 from db.lifecycle import State
 from db.records import MessageRef
 from tests.api.conftest import Api, make_key
@@ -73,7 +74,18 @@ class Operation:
     def bodies(self) -> list[Any]:
         """Give the document's examples of its body; a call without one has one, None."""
         content = self.raw.get("requestBody", {}).get("content")
-        return [None] if content is None else list(content["application/json"]["schema"]["examples"])
+        if content is None:
+            return [None]
+        (media,) = content.values()
+        return list(media["schema"]["examples"])
+
+    def written(self, body: Any) -> tuple[bytes | None, dict[str, str]]:
+        """Give a body's bytes, and the header that says what they are."""
+        if body is None:
+            return None, {}
+        (media_type,) = self.raw["requestBody"]["content"]
+        content = json.dumps(body) if media_type == "application/json" else body
+        return content.encode(), {"Content-Type": media_type}
 
 
 async def document_of(api: Api) -> dict[str, Any]:
@@ -134,6 +146,14 @@ async def furnish(
         tenant_id,
         template,
     )
+    suppression_id = new_id()
+    await connection.execute(
+        """INSERT INTO suppressions (id, tenant_id, address, address_hash, scope, reason)
+        VALUES ($1, $2, 'eve@example.com', $3, 'all', 'manual')""",
+        suppression_id,
+        tenant_id,
+        b"e" * 32,
+    )
     key_id = (await make_key(connection, tenant_id)).split("_")[2]
     message = await make_ambiguous(
         connection, tenant_id=tenant_id, sender_key=sender, template_key=template, credential_id=key_id
@@ -141,6 +161,7 @@ async def furnish(
     return {
         "messages/message_id": str(message.id),
         "senders/key": sender,
+        "suppressions/suppression_id": str(suppression_id),
         "templates/key": template,
         "versions/n": "1",
         "tenants/tenant_id": tenant_id,

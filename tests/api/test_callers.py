@@ -1,7 +1,6 @@
 """Every call with every kind of wrong caller: a table made from OpenAPI, in which each cell is as the rule says."""
 
 import itertools
-import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
@@ -21,6 +20,7 @@ from tests.conftest import Database
 UNKNOWN = {
     "messages/message_id": "01920000-0000-7000-8000-000000000000",
     "senders/key": "nobody",
+    "suppressions/suppression_id": "01920000-0000-7000-8000-000000000000",
     "templates/key": "nothing",
     "versions/n": "99",
     "tenants/tenant_id": "nobody",
@@ -56,11 +56,8 @@ class World:
 
     async def ask(self, operation: Operation, path: str, *authorization: bytes, method: str = "") -> httpx.Response:
         """Make a call that the right caller could make; `method` is another one than its own."""
-        headers = [(name.encode(), value.encode()) for name, value in operation.headers().items()]
-        content = None
-        if (body := operation.bodies()[0]) is not None:
-            content = json.dumps(body).encode()
-            headers.append((b"Content-Type", b"application/json"))
+        content, kind = operation.written(operation.bodies()[0])
+        headers = [(name.encode(), value.encode()) for name, value in (operation.headers() | kind).items()]
         headers += [(b"Authorization", value) for value in authorization]
         return await self.api.http.request(method or operation.method, path, headers=headers, content=content)
 
@@ -217,7 +214,8 @@ async def test_a_list_shows_nothing_of_somebody_else(world: World) -> None:
         answer = await world.ask(operation, operation.path, *bearer(await world.key(operation, world.rival)))
 
         assert answer.status_code == 200
-        assert len(answer.json()["data"]) >= 1
+        shown = answer.text.splitlines()[1:] if operation.path.endswith("/export") else answer.json()["data"]
+        assert len(shown) >= 1
         if operation.scope != "operator":
             assert not any(world.ours[place] in answer.text for place in UNKNOWN if len(world.ours[place]) > 1)
 

@@ -50,7 +50,7 @@ class Witness:
         async def noted(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = frozenset(name.decode().lower() for name, _ in message["headers"])
-                path = getattr(scope.get("route"), "path", "")
+                path = getattr(scope.get("route"), "path_format", "")
                 self.answers[Answer(scope["method"], path, message["status"], headers)] += 1
             await send(message)
 
@@ -124,7 +124,7 @@ async def schemathesis(*arguments: str, environment: Mapping[str, str], folder: 
 
 @pytest.mark.parametrize(
     ("tags", "requests"),
-    [(["messages", "senders", "templates", "health"], 1250), (["tenants", "operators"], 750)],
+    [(["messages", "senders", "suppressions", "templates", "health"], 1250), (["tenants", "operators"], 750)],
     ids=["a tenant's calls", "an operator's calls"],
 )
 async def test_what_is_asked_of_the_document_is_answered_as_it_says(

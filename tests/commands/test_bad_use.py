@@ -33,6 +33,17 @@ BAD_USE = [
     (("sender", "list", "--nonsense"), "No such option: --nonsense"),
     (("sender", "disable"), "Missing argument 'KEY'."),
     (("sender", "enable"), "Missing argument 'KEY'."),
+    (("suppression", "add"), "Missing argument 'ADDRESS'."),
+    (("suppression", "list", "canary"), "unexpected extra argument"),
+    (("suppression", "remove", "x"), "Missing option '--reason'."),
+    (("suppression", "import"), "Missing argument 'FILE'."),
+    (("suppression", "import", "canary"), "FILE: this file can't be read: No such file"),
+    (("suppression", "import", "bytes"), "FILE: this file is not UTF-8"),
+    (("suppression", "import", "quote"), "FILE: this is no CSV, from line 2 on: is a quote missing there?"),
+    (("suppression", "export", "a", "canary"), "unexpected extra argument"),
+    (("suppression", "export", "canary/x"), "FILE: this file can't be written: No such file or directory"),
+    (("suppression", "export", "."), "FILE: this is something else than a file; - is standard output"),
+    (("suppression", "export", "a\0b"), "FILE: this file can't be written"),
     (PUBLISH, "say --subject, and --text-file or --html-file or both; or --file"),
     ((*PUBLISH, "--subject", "x"), "say --subject, and --text-file or --html-file or both; or --file"),
     ((*PUBLISH, "--file", "-", "--subject", "x"), "--file: it stands in place of all other options"),
@@ -86,6 +97,7 @@ BAD_USE = [
 def somewhere(tmp_path: Path) -> CommandLine:
     (tmp_path / "list").write_text("[]")
     (tmp_path / "bytes").write_bytes(b"\xff")
+    (tmp_path / "quote").write_text('address\n"canary@example.com\n')
     return CommandLine(folder=tmp_path)
 
 
@@ -107,7 +119,7 @@ async def test_an_idempotency_key_that_no_header_can_hold_is_bad_use(nowhere: Co
 
 def test_every_command_that_talks_to_the_api_is_in_the_table() -> None:
     groups: dict[str, Any] = vars(get_command(app))["commands"]
-    with_commands = ("tenant", "key", "sender", "template", "message", "ambiguous", "provider")
+    with_commands = ("tenant", "key", "sender", "suppression", "template", "message", "ambiguous", "provider")
 
     told = {words[:2] for words, _ in BAD_USE if words[0] in with_commands}
 

@@ -82,9 +82,9 @@ class RunningSimulator:
 
 
 @contextlib.asynccontextmanager
-async def running_simulator(directory: Path) -> AsyncIterator[RunningSimulator]:
-    """Start a simulator on free ports, and end it."""
-    process = await start("--port", "0", "--ses-port", "0", "--dir", str(directory))
+async def running_simulator(directory: Path, *options: str) -> AsyncIterator[RunningSimulator]:
+    """Start a simulator on free ports, with further options, and end it."""
+    process = await start("--port", "0", "--ses-port", "0", "--dir", str(directory), *options)
     try:
         assert process.stdout is not None
         line = (await asyncio.wait_for(process.stdout.readline(), 20)).decode()

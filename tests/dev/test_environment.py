@@ -1,5 +1,10 @@
 """What the stack's processes see of the caller's environment."""
 
+from pathlib import Path
+
+import pytest
+
+from dev import programs
 from dev.environment import inherited, shared
 from dev.kept import KeptSecrets
 from dev.ports import Ports
@@ -25,6 +30,24 @@ def test_where_things_are_is_the_stacks_to_say() -> None:
     found = shared({"FENCEPOST_SES_ENDPOINT_URL": "http://elsewhere"}, ports=PORTS, kept=KEPT)
 
     assert found["FENCEPOST_SES_ENDPOINT_URL"] == "http://127.0.0.1:7487"
+
+
+def test_the_api_trusts_the_topic_and_the_certificate_of_the_simulators_events() -> None:
+    kept = KeptSecrets(passwords={"fencepost_api": "secret"}, key_pepper="pepper", address_key="key")
+
+    simulator = programs.simulator(Path("ses"), PORTS)
+    environment = programs.api(PORTS, kept).environment
+
+    options = dict(zip(simulator.command[-6::2], simulator.command[-5::2], strict=True))
+    assert options["--events-url"] == "http://127.0.0.1:7480/v1/provider-events/ses"
+    assert options["--topic-arn"] == environment["FENCEPOST_EVENTS_TOPICS"]
+    assert environment["FENCEPOST_EVENTS_CERTIFICATE_ORIGIN"] == "http://127.0.0.1:7481"
+
+
+def test_the_caller_can_switch_the_events_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FENCEPOST_DEV_EVENTS", "off")
+
+    assert "--events-url" not in programs.simulator(Path("ses"), PORTS).command
 
 
 def test_no_secret_is_in_the_repr() -> None:

@@ -254,9 +254,26 @@ async def test_a_port_out_of_range_is_bad_use() -> None:
     assert "a port is a number from 0 to 65535" in lines[-1]
 
 
+@pytest.mark.parametrize("url", ["127.0.0.1:7480", "ftp://127.0.0.1/", "http://", "http://127.0.0.1:x/"])
+async def test_an_events_url_that_is_none_is_bad_use(url: str) -> None:
+    status, lines = await refused("--events-url", url, "--dir", "unused")
+
+    assert status == 2
+    assert "a URL starts with http:// or https://" in lines[-1]
+
+
+async def test_a_file_that_is_no_key_is_said_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "sns.pem").write_text("junk")
+
+    status, [line] = await refused("--events-url", "http://127.0.0.1:1/", "--dir", str(tmp_path))
+
+    assert status == 2
+    assert "delete the file to have a new one made" in line
+
+
 async def test_the_help_text_names_every_option() -> None:
     process = await start("--help")
     output, complaints = await asyncio.wait_for(process.communicate(), 20)
 
     assert (process.returncode, complaints) == (0, b"")
-    assert all(option in output.decode() for option in ("--port", "--ses-port", "--dir"))
+    assert all(option in output.decode() for option in ("--ses-port", "--dir", "--events-url", "--topic"))

@@ -1,0 +1,90 @@
+"""SNS for tests of both doors: SES's golden bodies about a message of ours, in envelopes that are signed."""
+
+import json
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from time import time
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+
+from api.addresses import Address
+from db.records import MessageRef
+from dev.simulator.sns import Signer, notification
+
+TOPIC = "arn:aws:sns:us-east-1:123456789012:ses-events"
+HOST = "https://sns.us-east-1.amazonaws.com"
+GOLDEN = Path(__file__).parent / "api" / "golden_ses_events"
+ADA = Address(name=None, local="ada", domain="example.com")
+#: What SNS wants back of whoever confirms a subscription.
+TOKEN = "23df"
+
+
+@cache
+def signer() -> Signer:
+    """Make the one key of these tests."""
+    return Signer.generate()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publisher:
+    """Signs what SES says, for a topic.
+
+    Attributes:
+        origin: Where the certificate is said to be.
+
+    """
+
+    origin: str = HOST
+    topic: str = TOPIC
+    signer: Signer = field(default_factory=signer)
+
+    def event(self, golden: str, message: MessageRef | None, *, attempt: int = 1) -> str:
+        """Give one of SES's bodies, as new, about an attempt of a message; about nobody's without one."""
+        body: dict[str, Any] = json.loads((GOLDEN / f"{golden}.json").read_text())
+        mail = body["mail"]
+        if message is None:
+            mail["tags"] = {}
+            mail["messageId"] = f"not-ours-{uuid4()}"
+        else:
+            mail["tags"] |= {"fencepost_message": [str(message.id)], "fencepost_attempt": [str(attempt)]}
+        own = next((body[name] for name in body if name not in ("eventType", "notificationType", "mail")), None)
+        if own is not None:
+            # Otherwise the same golden body about the same message would be one event.
+            own["feedbackId"] = str(uuid4())
+        return json.dumps(body)
+
+    def notification(self, message: str, *, message_id: str | None = None, age: float = 0) -> bytes:
+        """Give a signed notification that carries a text; `age` is in seconds."""
+        unsigned = notification(
+            message,
+            topic_arn=self.topic,
+            message_id=message_id or str(uuid4()),
+            published_at=time() - age,
+        )
+        return self._signed(unsigned)
+
+    def confirmation(self, kind: str = "SubscriptionConfirmation", *, token: str = TOKEN) -> bytes:
+        """Give a signed request to confirm that a topic was subscribed to, or left."""
+        unsigned = notification("You chose.", topic_arn=self.topic, message_id=str(uuid4()), published_at=time())
+        del unsigned["Subject"]
+        unsigned |= {"Type": kind, "Token": token, "SubscribeURL": f"{HOST}/?Action=ConfirmSubscription&Token={token}"}
+        return self._signed(unsigned)
+
+    def _signed(self, unsigned: dict[str, str]) -> bytes:
+        where = f"{self.origin}{self.signer.certificate_path}"
+        return json.dumps(self.signer.envelope(unsigned, certificate_url=where)).encode()
+
+
+async def address_to(connection: asyncpg.Connection, message: MessageRef, address: Address, key: str) -> None:
+    """Let a message's primary recipient be findable by an address, which the factories leave out."""
+    async with connection.transaction():
+        await connection.execute("SET LOCAL session_replication_role = replica")
+        await connection.execute(
+            "UPDATE recipients SET address = $2, address_hash = $3 WHERE message_id = $1 AND role = 'to'",
+            message.id,
+            address.spec,
+            address.hashed(key.encode()),
+        )
