@@ -14,8 +14,14 @@ from moto.server import ThreadedMotoServer
 
 from api.aws import BATCH, QueueSettings
 
-#: As a deployment has them from its surroundings; moto looks at none.
-CREDENTIALS = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "tests", "AWS_CONFIG_FILE": "/dev/null"}
+#: As a deployment has them from its surroundings; moto looks at none, and nothing else may be asked for some.
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "tests",
+    "AWS_SECRET_ACCESS_KEY": "tests",
+    "AWS_CONFIG_FILE": "/dev/null",
+    "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
 REGION = "us-east-1"
 
 

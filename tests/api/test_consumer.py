@@ -72,7 +72,15 @@ class Door:
 
 
 @pytest.fixture
-async def door(database: Database, superuser: asyncpg.Connection, endpoint: str, tmp_path: Path) -> AsyncIterator[Door]:
+async def door(
+    database: Database,
+    superuser: asyncpg.Connection,
+    endpoint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[Door]:
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
     await make_tenant(superuser)
     serving_tls, trusting = tls_sides(tmp_path)
     engine = database.engine("fencepost_events")
@@ -168,7 +176,10 @@ async def test_while_postgres_is_away_events_are_held_past_their_time_and_then_a
     assert {await state_of(door.superuser, message) for message in messages} == {State.DELIVERED}
 
 
-async def test_a_consumer_that_stops_gives_back_what_it_could_not_finish(door: Door, database: Database) -> None:
+async def test_a_consumer_that_stops_gives_back_what_it_could_not_finish(
+    door: Door, database: Database, endpoint: str
+) -> None:
+    door.queue = make_queue(endpoint, tries=2)
     door.queue.send([door.publisher.notification(door.publisher.event("delivery", await ambiguous(door)))])
     admin = await asyncpg.connect(database.server.url())
     await admin.execute(f'ALTER DATABASE "{database.name}" ALLOW_CONNECTIONS false')
