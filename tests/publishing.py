@@ -1,6 +1,9 @@
 """SNS for tests of both doors: SES's golden bodies about a message of ours, in envelopes that are signed."""
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -88,3 +91,24 @@ async def address_to(connection: asyncpg.Connection, message: MessageRef, addres
             address.spec,
             address.hashed(key.encode()),
         )
+
+
+@asynccontextmanager
+async def certificate_server() -> AsyncIterator[Publisher]:
+    """Serve the certificate on a port of its own, and give a publisher that says so."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        found = head.startswith(f"GET {signer().certificate_path} ".encode())
+        body = signer().certificate_pem if found else b""
+        status = b"200 OK" if found else b"404 Not Found"
+        writer.write(b"HTTP/1.1 %b\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b" % (status, len(body), body))
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    try:
+        yield Publisher(origin=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+    finally:
+        server.close()
+        await server.wait_closed()

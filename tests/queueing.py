@@ -45,10 +45,10 @@ class SqsQueue:
         wanted = {"url": self.url, "endpoint_url": self.endpoint, "region": REGION, "wait_seconds": 1, "receivers": 2}
         return QueueSettings.model_validate(wanted | more)
 
-    def environment(self, **more: str) -> dict[str, str]:
-        """Give the variables of a consumer process."""
-        own = {"URL": self.url, "ENDPOINT_URL": self.endpoint, "REGION": REGION, "WAIT_SECONDS": "1", **more}
-        return CREDENTIALS | {f"FENCEPOST_EVENTS_QUEUE_{name}": value for name, value in own.items()}
+    def variables(self) -> dict[str, str]:
+        """Give the settings of a consumer process, without their prefix FENCEPOST_."""
+        own = {"URL": self.url, "ENDPOINT_URL": self.endpoint, "REGION": REGION, "WAIT_SECONDS": "1"}
+        return {f"EVENTS_QUEUE_{name}": value for name, value in own.items()}
 
     def send(self, bodies: Sequence[bytes]) -> None:
         for start in range(0, len(bodies), BATCH):

@@ -132,6 +132,34 @@ async def _refused(client: Client) -> list[httpx.Response]:
     return answers
 
 
+async def _suppressed(client: Client) -> list[httpx.Response]:
+    """Suppress canaries, one and in a list; give the answers that are no business of theirs."""
+    description = client.stack.describe()
+    url = f"{description['api_url']}/v1/suppressions"
+    key = {"Authorization": f"Bearer {description['api_key']}"}
+    address = f"{LOCAL_PART}@suppressed.example.com"
+    # The one answer that may show an address whole: to the tenant whose suppression it is.
+    shown = await client.http.post(url, headers=key, json={"address": address})
+    assert shown.status_code == 201
+    found = await client.http.get(url, headers=key, params={"address": address})
+    assert found.json()["data"] == [shown.json()]
+    csv = f"address\n{address}\n{LOCAL_PART}@\n"
+    headers = key | {"Content-Type": "text/csv"}
+    imported = await client.http.post(f"{url}/import", headers=headers, content=csv.encode())
+    assert (imported.json()["already"], imported.json()["rejected_total"]) == (1, 1)
+    refused = [
+        await client.http.post(url, headers=key, json={"address": f"{NAME} <{address}>", CONTEXT_KEY: CONTEXT_VALUE}),
+        await client.http.get(url, headers=key, params={"address": LOCAL_PART}),
+        await client.http.post(f"{url}/import", headers=headers, content=f'{CONTEXT_KEY}\n"{address}'.encode()),
+        await client.http.delete(f"{url}/{shown.json()['id']}", headers=key, params={CONTEXT_KEY: CONTEXT_VALUE}),
+    ]
+    assert [answer.status_code for answer in refused] == [422] * 4
+    path = f"{url}/{shown.json()['id']}"
+    removed = await client.http.delete(path, headers=key, params={"reason": CONTEXT_VALUE})
+    assert removed.status_code == 204
+    return [imported, *refused, removed]
+
+
 async def _histories(description: dict[str, Any]) -> str:
     """Read every history that the server has, payloads decoded, and what a list of workflows shows."""
     temporal = await TemporalClient.connect(description["temporal_address"])
@@ -150,6 +178,7 @@ async def test_no_canary_is_anywhere_but_where_it_belongs(client: Client, superu
 
     answers = [answer for fault in FAULTS for answer in await _plant(client, superuser, fault)]
     answers += await _refused(client)
+    answers += await _suppressed(client)
     await superuser.execute(  # an error in the database whose detail holds the row
         "DO $$ BEGIN INSERT INTO suppressions (id, tenant_id, address, address_hash, scope, reason)"
         f" VALUES ('{new_id()}', 'demo', '{LOCAL_PART}', '', 'all', 'no reason');"

@@ -115,6 +115,16 @@ async def test_an_address_that_is_suppressed_already_is_given_as_it_stands(api: 
     assert len(await listed(api, "ada@EXAMPLE.com")) == 2
 
 
+@pytest.mark.usefixtures("tenant")
+async def test_an_address_is_given_as_it_is_suppressed_in_the_scope_that_was_asked_for(api: Api) -> None:
+    made = {scope: await added(api, scope=scope) for scope in ("newsletter", "all", "receipts")}
+
+    for scope, suppression in made.items():
+        again = await api.ask("POST", PATH, {"address": "ada@example.com", "scope": scope})
+
+        assert (again.status_code, again.json()) == (200, suppression)
+
+
 async def test_what_a_provider_reported_suppresses_already_too(
     api: Api, tenant: TenantId, superuser: asyncpg.Connection
 ) -> None:

@@ -3,6 +3,7 @@
     async with cell(database, temporal_client, folder, ATTEMPTS="4") as c:  # FENCEPOST_ATTEMPTS, for all processes
         api = await c.start_api()                           # ("api-2", **environment for this process alone)
         worker = await c.start_worker("worker-1")           # the same; under=("env", "X=1") goes before the command
+        await c.start_events("events", **queue.variables()) # the same, of tests/queueing.py
         ids = [await c.send() for _ in range(10)]           # what must be accepted; gives message ids
         answer = await c.post(c.command(), key="k")         # whatever comes, as httpx has it
         await worker.postgres.swallow(Way.TO_CLIENT)        # tests/faults/proxy.py; so .temporal and .provider
@@ -126,13 +127,22 @@ class Cell:
         """Start a worker, likewise."""
         before = self.count_logged(name)["worker_ready"]
         worker = await self._start(name, "worker", {"WORKER_NAME": name, **environment}, under=under)
+        await self._said(worker, "worker_ready", before)
+        return worker
 
+    async def start_events(self, name: str = "events", **environment: str) -> Running:
+        """Start a consumer of a queue, likewise; its settings say which."""
+        before = self.count_logged(name)["events_ready"]
+        consumer = await self._start(name, "events", environment, under=())
+        await self._said(consumer, "events_ready", before)
+        return consumer
+
+    async def _said(self, running: Running, event: str, before: int) -> None:
         def is_ready() -> bool:
-            assert worker.child.poll() is None, f"{name} has ended, see {self.log(name)}"
-            return self.count_logged(name)["worker_ready"] > before
+            assert running.child.poll() is None, f"{running.name} has ended, see {self.log(running.name)}"
+            return self.count_logged(running.name)[event] > before
 
         await until(is_ready, within=STARTED_WITHIN, every=0.05)
-        return worker
 
     async def kill(self, name: str, sign: signal.Signals = signal.SIGKILL) -> int:
         """Send a signal by which a process ends, wait until it has, and give its return code."""

@@ -17,6 +17,7 @@ from tests.mutation import (
     statements,
     store,
     submission,
+    suppressing,
     sweeping,
     tenancy,
     workflow,
@@ -41,4 +42,5 @@ GUARDS: Final[tuple[Mutant, ...]] = (
     *tenancy.GUARDS,
     *crashes.GUARDS,
     *resolving.GUARDS,
+    *suppressing.GUARDS,
 )
