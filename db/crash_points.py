@@ -1,4 +1,4 @@
-"""Named points at which a process ends itself by SIGKILL, where the environment says so: for tests, and nothing else.
+"""Named points at which a process kills or stops itself, where the environment says so: for tests, and nothing else.
 
 They stand in the lowest layer, so that every layer can pass one. What each leaves behind, and the test that shows it,
 stands in ARCHITECTURE.md.
@@ -7,7 +7,7 @@ stands in ARCHITECTURE.md.
 import os
 import signal
 from enum import StrEnum
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -47,6 +47,9 @@ class CrashSettings(BaseSettings):
     crash_point: CrashPoint | None = Field(
         default=None, description="For tests: the process kills itself at this point. Refused in a live environment."
     )
+    crash_signal: Literal["kill", "stop"] = Field(
+        default="kill", description="For tests: `stop` holds it at that point, each time, until it gets SIGCONT."
+    )
 
     @model_validator(mode="after")
     def _for_tests_only(self) -> Self:
@@ -55,16 +58,19 @@ class CrashSettings(BaseSettings):
         return self
 
 
+_SIGNALS: Final = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 _armed: CrashPoint | None = None
+_signal: signal.Signals = signal.SIGKILL
 
 
 def arm() -> None:
     """Take the crash point from the environment, at the start of a process. Raises ValidationError."""
-    global _armed  # noqa: PLW0603  (one a process, set once, before anything runs)
-    _armed = CrashSettings().crash_point
+    global _armed, _signal  # one a process, set once, before anything runs
+    settings = CrashSettings()
+    _armed, _signal = settings.crash_point, _SIGNALS[settings.crash_signal]
 
 
 def passing(point: CrashPoint) -> None:
-    """End this process at once if it is armed for this point; nothing otherwise."""
+    """End this process at once, or hold it, if it is armed for this point; nothing otherwise."""
     if point is _armed:
-        os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), _signal)

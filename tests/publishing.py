@@ -44,15 +44,19 @@ class Publisher:
     topic: str = TOPIC
     signer: Signer = field(default_factory=signer)
 
-    def event(self, golden: str, message: MessageRef | None, *, attempt: int = 1) -> str:
+    def event(
+        self, golden: str, message: MessageRef | str | None, *, attempt: int = 1, to: str = "ada@example.com"
+    ) -> str:
         """Give one of SES's bodies, as new, about an attempt of a message; about nobody's without one."""
-        body: dict[str, Any] = json.loads((GOLDEN / f"{golden}.json").read_text())
+        text = (GOLDEN / f"{golden}.json").read_text().replace("ada@example.com", to)
+        body: dict[str, Any] = json.loads(text)
         mail = body["mail"]
         if message is None:
             mail["tags"] = {}
             mail["messageId"] = f"not-ours-{uuid4()}"
         else:
-            mail["tags"] |= {"fencepost_message": [str(message.id)], "fencepost_attempt": [str(attempt)]}
+            message_id = message if isinstance(message, str) else str(message.id)
+            mail["tags"] |= {"fencepost_message": [message_id], "fencepost_attempt": [str(attempt)]}
         own = next((body[name] for name in body if name not in ("eventType", "notificationType", "mail")), None)
         if own is not None:
             # Otherwise the same golden body about the same message would be one event.

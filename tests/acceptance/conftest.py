@@ -29,8 +29,10 @@ TIMES = {
 #: A lease, two sweeps, and what a busy machine takes besides.
 SETTLED_WITHIN = LEASE_SECONDS + 2 * SWEEP_SECONDS + 30
 
-#: States in which the machine has nothing more to do.
-ENDS = {"provider_accepted", "delivered", "ambiguous", "dead", "suppressed"}
+#: States in which the machine has nothing more to do; provider events may still lead on.
+ENDS = {"provider_accepted", "delivered", "ambiguous", "dead", "suppressed", "hard_bounced", "complained"}
+#: Accepted and answered, and no event follows: its message stays provider_accepted.
+SILENT = "silent@faults.example.com"
 
 
 @dataclass(slots=True)
@@ -86,6 +88,17 @@ class Client:
             return found["state"] in ENDS
 
         await until(has_ended, within=within, every=0.1)
+        return found
+
+    async def reached(self, message_id: str, state: str, *, within: float = SETTLED_WITHIN) -> dict[str, Any]:
+        """Wait until a message is in a state, as machine and provider events have led it there, and give it."""
+        found: dict[str, Any] = {}
+
+        async def is_there() -> bool:
+            found.update(await self.ended(message_id, within=within))
+            return bool(found["state"] == state)
+
+        await until(is_there, within=within, every=0.1)
         return found
 
     async def submissions(self, message_id: str | None = None) -> list[dict[str, Any]]:
