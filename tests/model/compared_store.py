@@ -12,11 +12,13 @@ import asyncpg
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from db.decisions import Limits
+from db.events import EventStore, Taken
 from db.ids import TenantId
-from db.records import CallResult, ExpiredLease, MessageRef
+from db.outcomes import EventType
+from db.records import CallResult, ExpiredLease, MessageRef, NamedRecipient, ProviderEvent
 from db.resolutions import Decision, Resolution, ResolutionStore
 from db.store import MessageStore
-from tests.factories import credential_of, make_message, make_tenant
+from tests.factories import ADDRESS_HASH, credential_of, make_message, make_tenant
 from tests.model.pure_model import DEFINITE_NO, EDGES, Left, PureModel
 from tests.model.tables import Rows, Tables, add_suppression
 
@@ -56,6 +58,7 @@ class ComparedStore:
         self._superuser = bench.superuser
         self._store = MessageStore(bench.worker)
         self._resolutions = ResolutionStore(bench.api)
+        self._events = EventStore(bench.api)
         self._tenant_id = TenantId(f"model-{next(_numbers)}")
         self._do(make_tenant(self._superuser, self._tenant_id))
         self._do(add_suppression(self._superuser, self._tenant_id))
@@ -114,10 +117,21 @@ class ComparedStore:
         assert isinstance(resolved, MessageRef) == self.model.resolve(number, decision)
 
     def event(self, number: int, kind: str) -> None:
-        """Let an event come: it waits for settle, or ends an ambiguity."""
-        proves = self.model.state == "ambiguous"
-        self._do(self._tables.prove(number, kind) if proves else self._tables.store_event(number, kind))
+        """Let an event come that names the primary recipient; a bounce or a complaint suppresses them."""
+        event = ProviderEvent(
+            provider="ses",
+            notification_id=str(uuid4()),
+            natural_key=uuid4().hex,
+            type=EventType(kind),
+            recipients=(NamedRecipient(address_hash=ADDRESS_HASH),),
+            provider_message_id=None,
+            message_tag=str(self._message),
+            attempt_tag=str(number),
+        )
+        assert self._do(self._events.take(event)) is Taken.APPLIED
         self.model.event(number, kind)
+        if kind in ("bounce", "complaint"):
+            self.model.against |= {"recipient"}
 
     def set_policy(self, which: str, *, against: bool) -> None:
         self._do(self._tables.set_policy(which, against))

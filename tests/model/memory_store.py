@@ -5,6 +5,7 @@ clock. Events and a person's decisions follow DESIGN's table of the protocol.
 """
 
 import random
+from dataclasses import replace
 from datetime import timedelta
 from typing import Final
 
@@ -23,8 +24,8 @@ from db.decisions import (
     decide_claim,
     decide_settle,
 )
-from db.evidence import AttemptFacts
-from db.lifecycle import CLAIMABLE, RANKS, TRANSITIONS, Move, State, target
+from db.evidence import AttemptFacts, EventFacts, EventMoves, decide_event
+from db.lifecycle import CLAIMABLE, TRANSITIONS, Move, State, target
 from db.outcomes import EventType, Outcome, Reason
 from db.store import Claimed, Finalized, Recorded, Reread
 from tests.model.memory_rows import Attempt, Clock, Line, Message
@@ -36,7 +37,6 @@ FINE: Final = Policy(
     scope_missing=False,
     recipient_suppressed=False,
 )
-UPWARD: Final = {State.DELIVERED: Move.DELIVER, State.HARD_BOUNCED: Move.BOUNCE, State.COMPLAINED: Move.COMPLAIN}
 
 
 class GuardError(Exception):
@@ -153,21 +153,14 @@ class MemoryStore:
 
     def event(self, number: int, kind: EventType) -> None:
         """Store an event and apply it, in one transaction; while the current attempt is begun it waits for settle."""
-        message, attempt = self.message, self.message.attempts[number - 1]
-        attempt.events.add(kind)
-        best = self.best_rank()
-        if message.state is State.LEASED:
-            current = self.current()
-            if current.begin_id is None and best:
-                self._close(current, Outcome.NOT_BEGUN, None)
-                self._raise_to(RANKS[best - 1])
-        elif best:
-            self._raise_to(RANKS[best - 1])
-        elif kind is EventType.REJECT and message.state is State.PROVIDER_ACCEPTED:
-            self._make(Move.REJECT_LATE)
-        elif kind is EventType.REJECT and message.state is State.AMBIGUOUS and attempt is self.current():
-            self._make(Move.PROVE)
-            self._make(Move.REJECT_LATE)
+        message = self.message
+        message.attempts[number - 1].events.add(kind)
+        facts = EventFacts(state=message.state, named=number, attempts=self._known())
+        moved = self.decide_event(facts)
+        if moved.closes_current:
+            self._close(self.current(), Outcome.NOT_BEGUN, None)
+        for move, _ in moved.moves:
+            self._make(move)
 
     def resolve(self, seen: int, decision: Move) -> bool:
         """Carry out a person's decision about the attempt that they saw; False where that is not ambiguous any more."""
@@ -187,12 +180,12 @@ class MemoryStore:
 
     def best_rank(self) -> int:
         """Say how far the message got by any of its attempts, and by what people said."""
+        return max((attempt.rank() for attempt in self._known()), default=0)
+
+    def _known(self) -> tuple[AttemptFacts, ...]:
         vouched = self.message.decided(Move.RESOLVE_ACCEPTED)
-        ranks = (
-            max(self._facts(attempt).rank(), int(attempt.number in vouched and EventType.REJECT not in attempt.events))
-            for attempt in self.message.attempts
-        )
-        return max(ranks, default=0)
+        facts = map(self._facts, self.message.attempts)
+        return tuple(replace(attempt, vouched=attempt.number in vouched) for attempt in facts)
 
     # What a weakened store takes away: the decisions, and the guards that the statements repeat.
 
@@ -204,6 +197,9 @@ class MemoryStore:
 
     def decide_settle(self, facts: SettleFacts) -> Settlement:
         return decide_settle(facts, self._limits, jitter=self._choices.random())
+
+    def decide_event(self, facts: EventFacts) -> EventMoves:
+        return decide_event(facts)
 
     def may_take_lease(self) -> bool:
         message = self.message
@@ -266,12 +262,6 @@ class MemoryStore:
             events=frozenset(attempt.events),
             lease_over=attempt.lease_until <= self._clock.now,
         )
-
-    def _raise_to(self, goal: State) -> None:
-        if self.message.state not in RANKS:
-            self._make(Move.PROVE)
-        if RANKS.index(self.message.state) < RANKS.index(goal):
-            self._make(UPWARD[goal])
 
     def _make(self, move: Move) -> None:
         message, source = self.message, self.message.state

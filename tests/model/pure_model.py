@@ -29,7 +29,7 @@ EDGES: Final = frozenset(
 #: Where a message goes by how far the best of its attempts got; the place in the list is the rank.
 _TAKEN: Final = ("", "provider_accepted", "delivered", "hard_bounced", "complained")
 #: Events of one attempt from weak to strong, with the rank that each is worth.
-_EVENTS: Final = {"send": 1, "reject": 0, "delivery": 2, "bounce": 3, "complaint": 4}
+_EVENTS: Final = {"send": 1, "delay": 1, "reject": 0, "delivery": 2, "bounce": 3, "complaint": 4}
 #: Refusals of the whole account use up no attempt.
 _ACCOUNT: Final = ("quota_exceeded", "account_paused", "credentials_refused")
 DEFINITE_NO: Final = ("refused", "rejected", "not_submitted")
@@ -54,6 +54,7 @@ class Try:
     outcome: str | None = None
     reason: str | None = None
     closed: bool = False
+    vouched: bool = False  #: a person said that it was accepted
     events: list[str] = field(default_factory=list)
 
     def strongest(self) -> str | None:
@@ -64,7 +65,8 @@ class Try:
         strongest = self.strongest()
         if strongest == "reject":
             return 0
-        return max(int(self.outcome == "accepted"), _EVENTS[strongest] if strongest else 0)
+        accepted = self.outcome == "accepted" or self.vouched
+        return max(int(accepted), _EVENTS[strongest] if strongest else 0)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -153,15 +155,30 @@ class PureModel:
         return [number for number, one in enumerate(self.tries, 1) if not one.closed and one.left is Left.NOTHING]
 
     def event(self, number: int, kind: str) -> None:
-        """Keep an event; while the present attempt is begun it waits for settle, and it ends an ambiguity at once."""
+        """Keep an event, and go where all events lead; while the present attempt is begun they wait for settle."""
         self.tries[number - 1].events.append(kind)
-        if self.state == "ambiguous":
-            self._taken(max(one.rank() for one in self.tries))
+        best = max(one.rank() for one in self.tries)
+        now = self.tries[-1]
+        if self.state == "leased":
+            if now.begin is None and best:
+                self._close(now, "not_begun")
+                self._taken(best)
+        elif best and self.state in _TAKEN:
+            if _TAKEN.index(self.state) < best:
+                self.path.append(_TAKEN[best])
+        elif best:
+            self._taken(best)
+        elif self.tries[number - 1].strongest() == "reject":
+            if self.state == "ambiguous" and number == len(self.tries):
+                self.path += ["provider_accepted", "dead"]
+            elif self.state == "provider_accepted":
+                self.path.append("dead")
 
     def resolve(self, number: int, decision: str) -> bool:
         if self.state != "ambiguous" or number != len(self.tries):  # about another attempt than the one in doubt
             return False
         self.path.append({"accepted": "provider_accepted", "resend": "queued", "abandon": "dead"}[decision])
+        self.tries[-1].vouched = decision == "accepted"
         if decision == "resend":
             self.used, self.due, self.old = 0, True, False
         return True

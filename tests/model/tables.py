@@ -1,4 +1,4 @@
-"""What the state machine reads and changes in Postgres past the store: time that passes, policy, events, the rows."""
+"""What the state machine reads and changes in Postgres past the store: time that passes, policy, the rows."""
 
 import json
 from dataclasses import dataclass
@@ -19,10 +19,11 @@ _POLICY: Final = {
     "credential": "UPDATE credentials SET revoked_at = CASE WHEN $2 THEN now() END WHERE tenant_id = $1",
     "scope": """UPDATE credentials SET scopes = CASE WHEN $2 THEN '{messages:read}' ELSE '{messages:send}' END::text[]
         WHERE tenant_id = $1""",
-    "recipient": "UPDATE suppressions SET removed_at = CASE WHEN NOT $2 THEN now() END WHERE tenant_id = $1",
+    # What an event suppressed is taken away, too, and never put back: another event does that.
+    "recipient": """UPDATE suppressions SET removed_at = CASE WHEN NOT $2 THEN now() END
+        WHERE tenant_id = $1 AND (NOT $2 OR reason = 'manual')""",
 }
 POLICIES: Final = tuple(_POLICY)
-_STEPS: Final = {"send": (), "delivery": (("deliver", "delivered"),)}
 
 
 _READ: Final = """SELECT m.state, m.token, m.attempts_used, m.due_at <= clock_timestamp() AS due,
@@ -75,44 +76,6 @@ class Tables:
     async def let_age(self) -> None:
         await self._change("age_from = clock_timestamp() - interval '25 hours'")
 
-    async def store_event(self, attempt: int, kind: str) -> None:
-        """Store a provider event as evidence about an attempt; nothing is moved."""
-        event = uuid4()
-        await self.connection.execute(
-            """INSERT INTO provider_events (id, provider, notification_id, type, detail)
-            VALUES ($1, 'ses', $2, $3, '{}')""",
-            event,
-            str(event),
-            kind,
-        )
-        await self.connection.execute(
-            """INSERT INTO evidence (id, message_id, attempt, kind, event_type, provider_event_id)
-            VALUES ($1, $2, $3, 'event', $4, $5)""",
-            uuid4(),
-            self.message_id,
-            attempt,
-            kind,
-            event,
-        )
-
-    async def prove(self, attempt: int, kind: str) -> None:
-        """Store an event about an ambiguous attempt and apply it, in one transaction."""
-        async with self.connection.transaction():
-            await self.store_event(attempt, kind)
-            before = "ambiguous"
-            for move, goal in (("prove", "provider_accepted"), *_STEPS[kind]):
-                await self._change(f"state = '{goal}', provider_accepted_at = now(), delivered_at = now()")
-                await self.connection.execute(
-                    """INSERT INTO timeline (message_id, seq, from_state, to_state, move, attempt, actor)
-                    SELECT $1, max(seq) + 1, $2, $3, $4, $5, 'provider' FROM timeline WHERE message_id = $1""",
-                    self.message_id,
-                    before,
-                    goal,
-                    move,
-                    attempt,
-                )
-                before = goal
-
     async def read(self) -> Rows:
         row = await self.connection.fetchrow(_READ, self.message_id)
         assert row is not None
@@ -134,7 +97,7 @@ async def add_suppression(connection: asyncpg.Connection, tenant_id: TenantId) -
     """Suppress the recipient of every message of a tenant, and take it back, for `set_policy` to bring on."""
     await connection.execute(
         """INSERT INTO suppressions (id, tenant_id, address, address_hash, scope, reason, removed_at)
-        VALUES ($1, $2, 'ada@example.com', $3, 'all', 'manual', now())""",
+        VALUES ($1, $2, 'ada@example.com', $3, 'transactional', 'manual', now())""",
         uuid4(),
         tenant_id,
         ADDRESS_HASH,

@@ -47,6 +47,7 @@ RESULTS: Final = tuple(
 CLAIMABLE: Final = ("queued", "retryable")
 ENDS: Final = ("provider_accepted", "delivered", "hard_bounced", "complained", "suppressed", "dead")
 results = st.sampled_from(RESULTS)
+events = st.sampled_from(("send", "delay", "reject", "delivery", "bounce", "complaint"))
 troubles = st.sampled_from(
     ("none", "switch", "none", "recipient", "none", "switch and sender", "none", "none", *POLICIES)
 )
@@ -226,16 +227,14 @@ class MessageMachine(RuleBasedStateMachine):
             self.both.set_policy(trouble if trouble in POLICIES else "sender", against=True)
 
     @precondition(lambda self: self.leased and self.model.tries[-1].begin)
-    @rule(
-        earlier=st.sampled_from((0, 0, 1)), kind=st.sampled_from(("send", "reject", "delivery", "bounce", "complaint"))
-    )
+    @rule(earlier=st.sampled_from((0, 0, 1)), kind=events)
     def an_event_waits_for_settle(self, earlier: int, kind: str) -> None:
         self.both.event(self.attempt(earlier), kind)
 
-    @precondition(lambda self: self.model.state == "ambiguous")
-    @rule(kind=st.sampled_from(("send", "delivery")))
-    def an_event_ends_the_ambiguity(self, kind: str) -> None:
-        self.both.event(self.newest, kind)
+    @precondition(lambda self: self.model.tries)
+    @rule(earlier=st.integers(0, 2), kind=events)
+    def an_event_comes(self, earlier: int, kind: str) -> None:
+        self.both.event(self.attempt(earlier), kind)
 
     @precondition(lambda self: self.model.state == "ambiguous")
     @rule(decision=st.sampled_from((Decision.ACCEPTED, Decision.ABANDON)))
