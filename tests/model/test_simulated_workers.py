@@ -16,6 +16,7 @@ from tests.model.weakened_stores import (
     BeginsWithoutAnyGuard,
     BeginsWithoutPolicy,
     ClaimsWhatIsLeased,
+    HeedsOnlyTheAttemptOfNow,
     IsNeverSwept,
     RecordsOverWhatStands,
     TakesBegunForNeverBegun,
@@ -62,6 +63,7 @@ def test_the_stories_go_through_every_move_and_every_end() -> None:
         (ClaimsWhatIsLeased, "I6"),
         (RecordsOverWhatStands, "I7"),
         (IsNeverSwept, "I8"),
+        (HeedsOnlyTheAttemptOfNow, "I5"),
     ],
 )
 def test_a_guard_that_is_taken_away_is_missed(weakened: type[MemoryStore], breaks: str) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing_extensions import override
 
 from db.decisions import BeginAnswer, BeginFacts, ClaimAnswer, ClaimFacts, SettleFacts, Settlement
+from db.evidence import EventFacts, EventMoves
 from db.lifecycle import State
 from db.outcomes import Outcome, Reason
 from tests.model.memory_rows import Attempt
@@ -79,3 +80,11 @@ class IsNeverSwept(MemoryStore):
     @override
     def expired_leases(self) -> list[int]:
         return []
+
+
+class HeedsOnlyTheAttemptOfNow(MemoryStore):
+    """An event about an older attempt is kept, and moves nothing."""
+
+    @override
+    def decide_event(self, facts: EventFacts) -> EventMoves:
+        return super().decide_event(facts) if facts.named == len(facts.attempts) else EventMoves()

@@ -6,6 +6,7 @@ from tests.mutation import (
     crashes,
     decisions,
     door,
+    events,
     facts,
     intake,
     lifecycle,
@@ -43,4 +44,5 @@ GUARDS: Final[tuple[Mutant, ...]] = (
     *crashes.GUARDS,
     *resolving.GUARDS,
     *suppressing.GUARDS,
+    *events.GUARDS,
 )
