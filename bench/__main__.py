@@ -15,7 +15,7 @@ import httpx
 from rich.console import Console
 from temporalio.client import Client
 
-from bench import intake, results, single, stack, throughput
+from bench import events, intake, results, single, stack, throughput
 from bench.correctness import WrongRun
 from bench.figures import Figure
 from bench.measuring import Extent, Measuring, Stopwatch
@@ -27,6 +27,7 @@ BENCHMARKS: Final[dict[str, Callable[[Measuring], Awaitable[list[Figure]]]]] = {
     "throughput": throughput.measure,
     "single": single.measure,
     "intake": intake.measure,
+    "events": events.measure,
 }
 RESULTS: Final = stack.ROOT / "bench" / "results"
 #: For its whole record, of thousands of submissions, on a busy machine.
@@ -142,7 +143,7 @@ def _parser() -> argparse.ArgumentParser:
         "--messages",
         type=_up_to(_MOST_MESSAGES),
         default=150,
-        help="in a run of throughput; single takes a tenth, intake the double (default: %(default)s)",
+        help="in a run of throughput; single takes a tenth, intake and events the double (default: %(default)s)",
     )
     parser.add_argument(
         "--only", choices=list(BENCHMARKS), action="append", help="this one; may be given again (default: all)"

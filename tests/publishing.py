@@ -23,6 +23,16 @@ GOLDEN = Path(__file__).parent / "api" / "golden_ses_events"
 ADA = Address(name=None, local="ada", domain="example.com")
 #: What SNS wants back of whoever confirms a subscription.
 TOKEN = "23df"
+SUBSCRIPTION_ARN = f"{TOPIC}:2bcfbf39-05c3-41de-beaa-fcfcc21c8f55"
+#: How SNS answers whoever gives it back, and whoever gives back one that is none or has run out.
+CONFIRMED = (
+    '<ConfirmSubscriptionResponse xmlns="http://sns.amazonaws.com/doc/2010-03-31/"><ConfirmSubscriptionResult>'
+    f"<SubscriptionArn>{SUBSCRIPTION_ARN}</SubscriptionArn></ConfirmSubscriptionResult></ConfirmSubscriptionResponse>"
+).encode()
+NOT_CONFIRMED = (
+    b'<ErrorResponse xmlns="http://sns.amazonaws.com/doc/2010-03-31/"><Error><Type>Sender</Type>'
+    b"<Code>InvalidParameter</Code><Message>Invalid parameter: Token canary</Message></Error></ErrorResponse>"
+)
 
 
 @cache
@@ -54,7 +64,7 @@ class Publisher:
         if message is None:
             mail["tags"] = {}
             mail["messageId"] = f"not-ours-{uuid4()}"
-        else:
+        elif "tags" in mail:  # an identity's own notifications have none
             message_id = message if isinstance(message, str) else str(message.id)
             mail["tags"] |= {"fencepost_message": [message_id], "fencepost_attempt": [str(attempt)]}
         own = next((body[name] for name in body if name not in ("eventType", "notificationType", "mail")), None)

@@ -26,7 +26,7 @@ from tests.api.trap import Answer, Trap, trap
 from tests.conftest import Database
 from tests.db.test_store import LIMITS, claim
 from tests.factories import CREDENTIAL, AttemptRow, make_message, make_tenant, state_of
-from tests.publishing import ADA, TOPIC, Publisher, address_to
+from tests.publishing import ADA, GOLDEN as GOLDEN_BODIES, TOPIC, Publisher, address_to
 
 SETTINGS = EventSettings(topics=TOPIC)
 KINDS = {
@@ -295,3 +295,68 @@ async def test_while_postgres_is_away_sns_is_asked_to_come_again(door: Door, dat
 
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
     assert await door.take(body) == "applied"
+
+
+#: Where each of SES's bodies takes an accepted message, what becomes of its recipient, and how it stands in the
+#: timeline; hard bounces and complaints suppress.
+GOLDEN = {
+    "send": (State.PROVIDER_ACCEPTED, None, "event_send"),
+    "delivery": (State.DELIVERED, "delivered", "deliver"),
+    "delivery_delay": (State.PROVIDER_ACCEPTED, None, "event_delay"),
+    "bounce_permanent_general": (State.HARD_BOUNCED, "bounced", "bounce"),
+    "bounce_permanent_no_email": (State.HARD_BOUNCED, "bounced", "bounce"),
+    "bounce_permanent_suppressed": (State.HARD_BOUNCED, "bounced", "bounce"),
+    "bounce_permanent_on_account_suppression_list": (State.HARD_BOUNCED, "bounced", "bounce"),
+    "bounce_transient_general": (State.PROVIDER_ACCEPTED, None, "event_soft_bounce"),
+    "bounce_transient_mailbox_full": (State.PROVIDER_ACCEPTED, None, "event_soft_bounce"),
+    "bounce_undetermined": (State.PROVIDER_ACCEPTED, None, "event_soft_bounce"),
+    "bounce_out_of_office": (State.PROVIDER_ACCEPTED, None, "event_soft_bounce"),
+    "identity_notification_bounce": (State.HARD_BOUNCED, "bounced", "bounce"),
+    "complaint": (State.COMPLAINED, "complained", "complain"),
+    "complaint_on_account_suppression_list": (State.HARD_BOUNCED, "bounced", "bounce"),
+    "reject": (State.DEAD, "rejected", "reject_late"),
+    "rendering_failure": (State.DEAD, "rejected", "reject_late"),
+    "open": (State.PROVIDER_ACCEPTED, None, "event_other"),
+    "click": (State.PROVIDER_ACCEPTED, None, "event_other"),
+    "subscription": (State.PROVIDER_ACCEPTED, None, "event_other"),
+}
+ON_A_LIST = {
+    "bounce_permanent_suppressed",
+    "bounce_permanent_on_account_suppression_list",
+    "complaint_on_account_suppression_list",
+}
+
+
+def test_every_golden_body_has_its_end() -> None:
+    assert {path.stem for path in GOLDEN_BODIES.glob("*.json")} == set(GOLDEN)
+
+
+@pytest.mark.parametrize("golden", GOLDEN)
+async def test_each_of_sess_bodies_comes_to_what_it_should(door: Door, golden: str) -> None:
+    state, outcome, move = GOLDEN[golden]
+    body = json.loads(door.publisher.event(golden, None))
+    given = body["mail"]["messageId"]
+    message = await addressed(door, State.PROVIDER_ACCEPTED, replace(ACCEPTED, provider_message_id=given))
+    body = json.loads(door.publisher.event(golden, message))
+    if "tags" not in body["mail"]:
+        body["mail"]["messageId"] = given
+    await door.superuser.execute("DELETE FROM suppressions")
+    await door.superuser.execute("SET session_replication_role = replica")
+    await door.superuser.execute("UPDATE attempts SET provider = 'ses' WHERE message_id = $1", message.id)
+    await door.superuser.execute("SET session_replication_role = origin")
+
+    assert await door.take(door.publisher.notification(json.dumps(body))) == "applied"
+
+    assert await state_of(door.superuser, message) is state
+    assert await door.moves(message) == [move]
+    row = await door.superuser.fetchrow(
+        """SELECT r.outcome, t.reason FROM recipients r JOIN timeline t USING (message_id)
+        WHERE message_id = $1 AND t.seq = 2""",
+        message.id,
+    )
+    reason = "provider_suppression_list" if golden in ON_A_LIST else None
+    assert row is not None
+    assert tuple(row) == (outcome, "rejected" if outcome == "rejected" else reason)
+    reasons = {"bounced": ["hard_bounce"], "complained": ["complaint"]}
+    active = await door.superuser.fetch("SELECT reason FROM suppressions")
+    assert [each["reason"] for each in active] == reasons.get(outcome or "", [])
