@@ -95,13 +95,16 @@ class Stack:
 
 
 @asynccontextmanager
-async def running(folder: Path, *, workers: int = 1, settings: Mapping[str, str] | None = None) -> AsyncIterator[Stack]:
+async def running(
+    folder: Path, *, workers: int = 1, settings: Mapping[str, str] | None = None, events: bool = False
+) -> AsyncIterator[Stack]:
     """Run `fencepost dev`, durable as a person has it, on free ports and in a folder of its own.
 
     Args:
         folder: For its data, logs and dev.json.
         workers: How many worker processes.
         settings: FENCEPOST_ variables in place of the caller's own.
+        events: Whether the simulator publishes provider events; what they cost is no part of what is measured.
 
     Raises:
         StartRefused: It doesn't start.
@@ -117,6 +120,7 @@ async def running(folder: Path, *, workers: int = 1, settings: Mapping[str, str]
     caller = environment.inherited(os.environ)
     if settings is not None:
         caller = {name: value for name, value in caller.items() if not name.startswith("FENCEPOST_")} | dict(settings)
+    caller["FENCEPOST_DEV_EVENTS"] = "on" if events else "off"
     process = child.start(
         [*command, "--port-base", str(chosen.base), "--workers", str(workers)],
         environment=caller,

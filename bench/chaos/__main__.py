@@ -15,14 +15,14 @@ from typing_extensions import override
 from bench import stack
 from bench.chaos import report
 from bench.chaos.plan import Kind
-from bench.chaos.run import BUSY_SECONDS, Extent, Ran, run
+from bench.chaos.run import SETTLED_WITHIN, Extent, Ran, run
 from bench.correctness import WrongRun
 from bench.measuring import Stopwatch
 from dev.refusals import StartRefused
 
 RESULTS: Final = stack.ROOT / "bench" / "results"
-#: Fewer have no place for each of the simulator's faults.
-_LEAST_MESSAGES, _MOST_MESSAGES = 20, 5000
+#: Fewer have no place for each of the simulator's recipients, and for mail that nothing is wrong with.
+_LEAST_MESSAGES, _MOST_MESSAGES = 30, 5000
 _MOST_FAULTS: Final = 1000
 _MOST_SEED: Final = 2**32
 _MOST_RATE: Final = 50
@@ -79,6 +79,8 @@ def _figures(judged: report.Judged, ran: Ran) -> list[str]:
     missed = report.counted({str(kind): times for kind, times in struck.missed.items()})
     settled = f"after {ran.settled_seconds:.0f} s" if ran.settled_seconds is not None else "NOT"
     ambiguous = results["ambiguous"]
+    published = ran.observed.notifications
+    again = sum(notification.tries > 1 for notification in published)
     answers, requests = len(ran.observed.answers), len(ran.observed.requests)
     return [
         "",
@@ -86,11 +88,12 @@ def _figures(judged: report.Judged, ran: Ran) -> list[str]:
         f"Seen: {answers} answers, {requests} requests in the simulator's record.",
         f"Faults: {report.counted(results['faults'])}.",
         f"Without anything to do them to: {missed}.",
-        f"On processes: {struck.on_processes}; {struck.aimed} of them aimed, and hit while an attempt was open.",
+        f"On processes: {struck.on_processes}; {struck.aimed} of them aimed: at an open attempt, or at its events.",
         f"Decisions of the operator: {report.counted(report.decisions(ran.observed))}.",
         f"Asked again by the client: {report.counted(ran.retries)}.",
         f"States: {report.counted(results['states'])}.",
-        f"Settled: {settled}; a lease, two sweeps and {BUSY_SECONDS:.0f} s were allowed.",
+        f"Settled: {settled}; {SETTLED_WITHIN:.0f} s were allowed.",
+        f"Provider events: {len(published)}; {again} of them were published again until they were taken.",
         f"Ambiguous: {ambiguous['total']}; never accepted by the simulator: {ambiguous['not_accepted_by_simulator']}.",
         f"Ambiguity ended by evidence: {ambiguous['ended_by_evidence']}.",
         "",
@@ -116,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
         "--messages",
         type=_between(_LEAST_MESSAGES, _MOST_MESSAGES),
         default=300,
-        help="to send (default: %(default)s, which takes about three minutes)",
+        help="to send (default: %(default)s, which takes about four minutes)",
     )
     parser.add_argument(
         "--seed", type=_between(0, _MOST_SEED), default=7, help="of what is drawn (default: %(default)s)"

@@ -1,6 +1,7 @@
-"""What must hold whatever was killed: the invariants I1 to I12, as pure functions over what a run has seen.
+"""What must hold whatever was killed: the invariants I1 to I13, as pure functions over what a run has seen.
 
-The simulator's record is the witness of how often a message was submitted; Fencepost's own tables are what is judged.
+The simulator's record is the witness of how often a message was submitted, and of what was published about it;
+Fencepost's own tables are what is judged.
 """
 
 from collections import Counter
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from bench.chaos.endings import events_lead_to_the_end
 from bench.chaos.records import Found, Observed, Subject
 from bench.chaos.stories import attempts_append_only, delivery_has_its_event, lifecycle_kept, one_message_a_key
 from bench.chaos.submissions import (
@@ -98,5 +100,6 @@ INVARIANTS: Final[Mapping[str, Callable[[Observed], Found]]] = MappingProxyType(
         "I10": _nothing_leaks,
         "I11": _actions_audited,
         "I12": _tenants_apart,
+        "I13": events_lead_to_the_end,
     }
 )

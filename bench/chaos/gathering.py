@@ -1,7 +1,6 @@
 """What the checker reads, gathered from the API, the simulator's record, Postgres, Temporal and the logs."""
 
 from collections.abc import Iterable
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +10,8 @@ from temporalio.client import Client
 
 from bench.chaos.load import Load
 from bench.chaos.plan import CANARIES
-from bench.chaos.records import Action, Attempt, Audited, Observed, Request, Row
+from bench.chaos.records import Action, Attempt, Audited, KeptEvent, Observed, Row
+from bench.chaos.simulator_record import Recorded
 from bench.chaos.stack import TormentedStack
 from dev.description import TENANT
 
@@ -22,9 +22,7 @@ SELECT message_id::text, number, token, claimed_at, begun_at IS NOT NULL AS begu
 FROM attempts ORDER BY message_id, number
 """
 _AUDIT: Final = "SELECT action, at, message_id::text, attempt, decision FROM operator_audit ORDER BY at"
-_EVENTS: Final = """
-SELECT message_id::text, array_agg(event_type) AS types FROM evidence WHERE kind = 'event' GROUP BY message_id
-"""
+_EVENTS: Final = "SELECT message_id::text, attempt, event_type AS type FROM evidence WHERE kind = 'event'"
 _NOT_FOUND: Final = 404
 
 
@@ -32,6 +30,7 @@ async def gather(
     *,
     stack: TormentedStack,
     load: Load,
+    record: Recorded,
     actions: Iterable[Action],
     switched_off: Iterable[str],
     tenant: httpx.AsyncClient,
@@ -46,7 +45,7 @@ async def gather(
             rows = tuple(Row(**dict(row)) for row in await database.fetch(_ROWS))
             attempts = tuple(Attempt(**dict(row)) for row in await database.fetch(_ATTEMPTS))
             audit = tuple(Audited(**dict(row)) for row in await database.fetch(_AUDIT))
-            events = {row["message_id"]: frozenset(row["types"]) for row in await database.fetch(_EVENTS)}
+            events = tuple(KeptEvent(**dict(row)) for row in await database.fetch(_EVENTS))
     finally:
         await database.close()
     ids = {row.id for row in rows if row.tenant == TENANT}
@@ -71,27 +70,13 @@ async def gather(
         attempts=attempts,
         audit=audit,
         events=events,
-        requests=tuple(await _record(description["ses_url"])),
+        requests=record.requests,
+        notifications=record.notifications,
         places=places | _logs(stack.directory),
         canaries=_canaries(stack),
         switched_off=frozenset(switched_off),
         read_by_others=frozenset(read_by_others),
     )
-
-
-async def _record(url: str) -> list[Request]:
-    async with httpx.AsyncClient(trust_env=False, timeout=60) as simulator:
-        listed = (await simulator.get(f"{url}/_sim/submissions")).raise_for_status().json()["data"]
-    return [
-        Request(
-            message_id=each["tags"]["fencepost_message"],
-            attempt=int(each["tags"]["fencepost_attempt"]),
-            at=datetime.fromisoformat(each["at"]),
-            answer=each["answer"],
-            ses_message_id=each["ses_message_id"],
-        )
-        for each in listed
-    ]
 
 
 async def _histories(temporal: Client) -> str:

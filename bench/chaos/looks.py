@@ -40,6 +40,8 @@ class Moment(StrEnum):
     #: The sweep has asked for no run of it yet: it asks again after a minute only.
     OPEN_FIRST_RUN = "a.closed_at IS NULL AND m.run_requested_at IS NULL"
     ACCEPTED = "a.closed_at IS NOT NULL AND a.outcome = 'accepted'"
+    #: Its events are on their way.
+    JUST_ACCEPTED = "a.outcome = 'accepted' AND a.closed_at > clock_timestamp() - interval '0.5 s'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

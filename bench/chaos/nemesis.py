@@ -20,6 +20,8 @@ from bench.chaos.temporal_operations import TemporalOperations
 
 #: All faults on processes but these wait for a moment in which an attempt is open.
 _UNAIMED_EVERY: Final = 5
+#: What a provider event needs to be taken.
+_TAKES_EVENTS: Final = frozenset({"api", "postgres"})
 #: For the moment that was drawn; then for any open attempt.
 _MOMENT_SECONDS: Final = 1.5
 #: For a message in a moment that an operation needs, while the stack is being started again; one that was accepted
@@ -40,7 +42,7 @@ class Struck:
         done: Faults that happened, by kind.
         missed: Those that found nothing to do them to.
         on_processes: How many of those that happened were on processes.
-        aimed: How many of these hit while an attempt was seen to be open.
+        aimed: How many of these hit while an attempt was seen to be open, or its events were on their way.
         switched_off: Messages that waited while their sender was switched off.
 
     """
@@ -138,7 +140,7 @@ class Nemesis:
         name = f"worker-{generator.randint(1, WORKERS)}" if part == "worker" else part
         if not await self._runs(name):
             return False
-        target = await self._aim(generator) if number % _UNAIMED_EVERY else None
+        target = await self._aim(generator, part) if number % _UNAIMED_EVERY else None
         if target and part == "worker" and self._stack.pid(f"worker-{target.worker}"):
             name = f"worker-{target.worker}"
         match how:
@@ -157,9 +159,15 @@ class Nemesis:
         self.struck.aimed += happened and target is not None
         return happened
 
-    async def _aim(self, generator: random.Random) -> Target | None:
-        """Wait for a moment in which an attempt is open: just claimed, begun, or recorded and not yet settled."""
-        moment = generator.choice((Moment.CLAIMED, Moment.BEGUN, Moment.BEGUN, Moment.RECORDED))
+    async def _aim(self, generator: random.Random, part: str) -> Target | None:
+        """Wait for a moment in which an attempt is open: just claimed, begun, or recorded and not yet settled.
+
+        What takes provider events is hit when some are on their way, too.
+        """
+        moments = [Moment.CLAIMED, Moment.BEGUN, Moment.BEGUN, Moment.RECORDED]
+        if part in _TAKES_EVENTS:
+            moments += [Moment.JUST_ACCEPTED] * len(moments)
+        moment = generator.choice(moments)
         target = await self._looks.target(moment, within=_MOMENT_SECONDS)
         return target or await self._looks.target(Moment.OPEN, within=_MOMENT_SECONDS)
 

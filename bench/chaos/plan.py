@@ -4,8 +4,10 @@ import random
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from math import ceil
 from typing import Any, Final
 
+from dev.simulator.events import AWS_SIMULATOR_DOMAIN
 from dev.simulator.faults import FAULT_DOMAIN, Fault
 
 
@@ -37,8 +39,11 @@ class Kind(StrEnum):
 _ALWAYS: Final = (Kind.RESET, Kind.KILL_WORKER, Kind.SENDER_OFF, Kind.RESOLVE, Kind.STOP_WORKER)
 #: Drawn more often: what calls the provider is what can go wrong twice.
 _OFTEN: Final = (Kind.KILL_WORKER, Kind.STOP_WORKER, Kind.RESET, Kind.RESOLVE)
-#: Of the messages, at least, for each of the simulator's faults.
+#: Of the messages, at least, for each of the simulator's faults, and for each recipient of AWS's own simulator.
 _SHARE_OF_FAULT: Final = 0.03
+_SHARE_OF_AWS: Final = 0.01
+#: Recipients of AWS's own mailbox simulator.
+AWS_NAMES: Final = ("success", "bounce", "ooto", "complaint", "suppressionlist")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,17 +80,21 @@ class Planned:
 
 
 def messages(generator: random.Random, count: int) -> list[Planned]:
-    """Draw the messages: each of the simulator's faults for 3 % of them, rounded up, and the rest plain."""
-    each = -int(-count * _SHARE_OF_FAULT // 1)
-    misbehaving: list[Fault | None] = [*Fault] * each
-    mix = misbehaving[:count] + [None] * (count - len(misbehaving))
+    """Draw the messages: 3 % for each of the simulator's faults, 1 % for each of AWS's recipients, the rest plain.
+
+    Shares are rounded up. Labels make every address another one, so that a bounce suppresses none of the others.
+    """
+    special: list[tuple[str, str] | None] = []
+    special += [(fault, FAULT_DOMAIN) for fault in Fault for _ in range(ceil(count * _SHARE_OF_FAULT))]
+    special += [(name, AWS_SIMULATOR_DOMAIN) for name in AWS_NAMES for _ in range(ceil(count * _SHARE_OF_AWS))]
+    mix = special + [None] * (count - len(special))
     generator.shuffle(mix)
-    return [_message(generator, number, fault) for number, fault in enumerate(mix, 1)]
+    return [_message(generator, number, recipient) for number, recipient in enumerate(mix, 1)]
 
 
-def _message(generator: random.Random, number: int, fault: Fault | None) -> Planned:
-    local = f"{CANARIES.local_part}{number}"
-    address = f"{local}@example.com" if fault is None else f"{fault}+{local}@{FAULT_DOMAIN}"
+def _message(generator: random.Random, number: int, recipient: tuple[str, str] | None) -> Planned:
+    label = f"{CANARIES.local_part}{number}"
+    address = f"{label}@example.com" if recipient is None else f"{recipient[0]}+{label}@{recipient[1]}"
     return Planned(
         key=f"{CANARIES.key}-{number}",
         command={
@@ -96,7 +105,7 @@ def _message(generator: random.Random, number: int, fault: Fault | None) -> Plan
             "headers": {"X-Chaos": CANARIES.header},
             "tags": {"chaos": str(number)},
         },
-        plain=fault is None,
+        plain=recipient is None,
         replay_after=generator.uniform(0, 4) if generator.random() < 0.3 else None,  # noqa: PLR2004
         conflict_after=generator.uniform(0, 4) if generator.random() < 0.1 else None,  # noqa: PLR2004
     )

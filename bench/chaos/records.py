@@ -83,6 +83,29 @@ class Request:
     at: datetime
     answer: str  #: accepted, rejected, throttled or failed
     ses_message_id: str | None = None
+    recipient: str | None = None  #: such as `hang` or `bounce`; None where the simulator treats it as any other
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notification:
+    """A provider event that the simulator published, or was to; copies have the same id."""
+
+    id: str
+    message_id: str
+    attempt: int
+    type: str  #: in our own words (db.outcomes.EventType)
+    tries: int = 1
+    over: bool = True  #: no further try is to come
+    taken: bool = True  #: the API answered it with a success
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptEvent:
+    """A provider event that is kept in Postgres as evidence about an attempt."""
+
+    message_id: str
+    attempt: int
+    type: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +144,9 @@ class Observed:
         rows: Of all messages, in Postgres.
         attempts: Of all messages, in Postgres.
         audit: Of all operators, in Postgres.
-        events: Types of the provider events that are stored about a message, by its id.
+        events: The provider events that are evidence about a message, in Postgres.
         requests: The simulator's record: the independent witness.
+        notifications: What it published about those that it accepted.
         places: What is written where nothing protected may stand, by the name of the place.
         canaries: What is protected, by what it is.
         switched_off: Messages that waited, with the provider paused, while their sender was switched off.
@@ -137,8 +161,9 @@ class Observed:
     rows: tuple[Row, ...] = ()
     attempts: tuple[Attempt, ...] = ()
     audit: tuple[Audited, ...] = ()
-    events: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    events: tuple[KeptEvent, ...] = ()
     requests: tuple[Request, ...] = ()
+    notifications: tuple[Notification, ...] = ()
     places: Mapping[str, str] = field(default_factory=dict, repr=False)
     canaries: Mapping[str, str] = field(default_factory=dict, repr=False)
     switched_off: frozenset[str] = frozenset()

@@ -135,6 +135,9 @@ def _story(observed: Observed, message_id: str) -> Iterator[str]:
         yield f"  attempt {attempt.number} of {attempt.claimed_at}: {begun}, {attempt.outcome}, {closed}"
     for request in by_message(observed.requests)[message_id]:
         yield f"  {request.at} request of attempt {request.attempt}: {request.answer}"
+    for event in by_message(observed.notifications)[message_id]:
+        taken = "taken" if event.taken else "not taken"
+        yield f"  {event.type} event about attempt {event.attempt}: {taken}, tries: {event.tries}"
     for row in by_message(observed.audit)[message_id]:
         yield f"  {row.at} audited: {row.decision}, attempt {row.attempt}"
 

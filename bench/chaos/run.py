@@ -15,7 +15,7 @@ from temporalio.client import Client
 from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.service import RPCError
 
-from bench.chaos import plan, stack as stacks
+from bench.chaos import plan, simulator_record, stack as stacks
 from bench.chaos.gathering import gather
 from bench.chaos.load import Load
 from bench.chaos.looks import Looks
@@ -27,13 +27,17 @@ from bench.chaos.records import Observed
 from bench.chaos.temporal_operations import TemporalOperations
 from bench.correctness import WrongRun
 from bench.measuring import Stopwatch
+from dev.simulator.events import AMBIGUOUS_SECONDS
 
 #: What a busy machine takes to start its parts again and to work off what waited.
 BUSY_SECONDS: Final = 90.0
-SETTLED_WITHIN: Final = stacks.LEASE_SECONDS + 2 * stacks.SWEEP_SECONDS + BUSY_SECONDS
+#: The latest events of a submission come so many seconds after it.
+SETTLED_WITHIN: Final = stacks.LEASE_SECONDS + 2 * stacks.SWEEP_SECONDS + AMBIGUOUS_SECONDS + BUSY_SECONDS
 #: Until every part that was killed last answers again.
 _READY_SECONDS: Final = 60.0
 _ANSWER_SECONDS: Final = 10.0
+#: Between two looks into the simulator's record, for each of which it is stopped.
+_RECORD_EVERY_SECONDS: Final = 2.0
 _TOLD_EVERY_SECONDS: Final = 10.0
 #: Of all commands, asked for again when everything has settled.
 _REPLAYED: Final = 0.1
@@ -83,7 +87,7 @@ async def run(extent: Extent, folder: Path, say: Callable[[str], None]) -> Ran:
     faults = plan.faults(generator, extent.faults, extent.only)
     async with stacks.running(folder) as stack, _parts(stack, extent, messages, faults) as parts:
         load_seconds = await _torment(parts, faults, every=extent.messages / extent.rate / (len(faults) + 1), say=say)
-        say(f"settling; a lease, two sweeps and {BUSY_SECONDS:.0f} s for a busy machine at most")
+        say(f"settling; {SETTLED_WITHIN:.0f} s at most")
         settled_seconds = await _settle(parts)
         await parts.load.replay_some(generator, _REPLAYED)
         say("gathering what every witness has seen")
@@ -145,14 +149,20 @@ async def _torment(parts: _Parts, faults: Sequence[Kind], *, every: float, say: 
 
 
 async def _settle(parts: _Parts) -> float | None:
-    """Wait until nothing is on its way any more; give the seconds, None where it was not within the bound."""
+    """Wait until nothing is on its way any more, and no event about it; give the seconds.
+
+    None: it was not within the bound.
+    """
     await _ready(parts.stack, parts.tenant)
     if not parts.operator.provider_runs:
         await parts.operator.switch(paused=False)
     watch = Stopwatch()
     while watch.seconds < SETTLED_WITHIN:
         if await parts.looks.unsettled() == 0 and await parts.operations.resets_ended():
-            return watch.seconds
+            record = await simulator_record.read(parts.stack)
+            if record is not None and record.all_published():
+                return watch.seconds
+            await asyncio.sleep(_RECORD_EVERY_SECONDS)
         await asyncio.sleep(0.2)
     return None
 
@@ -162,11 +172,15 @@ async def _gather(parts: _Parts) -> Observed:
     with ExitStack() as stopped:
         for number in range(1, stacks.WORKERS + 1):
             stopped.enter_context(parts.stack.stopped(f"worker-{number}"))
+        record = await simulator_record.read(parts.stack)
+        if record is None:
+            raise WrongRun("the simulator doesn't run, though nothing torments it")
         try:
             async with _client(parts.stack, parts.other.key) as other_tenant:
                 return await gather(
                     stack=parts.stack,
                     load=parts.load,
+                    record=record,
                     actions=(*parts.other.actions, *parts.operator.actions),
                     switched_off=parts.nemesis.struck.switched_off,
                     tenant=parts.tenant,

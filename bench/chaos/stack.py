@@ -104,6 +104,6 @@ async def running(folder: Path) -> AsyncIterator[TormentedStack]:
         StartRefused: It doesn't start.
 
     """
-    async with stack.running(folder, workers=WORKERS, settings=TIMES) as started:
+    async with stack.running(folder, workers=WORKERS, settings=TIMES, events=True) as started:
         description = json.loads((started.folder / "dev.json").read_text(encoding="utf-8"))
         yield TormentedStack(process=started.process, directory=started.folder, description=description)

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from bench.chaos.records import Answer, Asked, Found, Observed, by_message
-from db.lifecycle import TRANSITIONS, Move, State
+from db.lifecycle import TRANSITIONS, Actor, Move, State
 from db.outcomes import EventType
 
 #: What only a provider event can tell, by the state that it leads to.
@@ -15,6 +15,8 @@ _TOLD_BY: Final = {
     State.HARD_BOUNCED: EventType.BOUNCE,
     State.COMPLAINED: EventType.COMPLAINT,
 }
+#: What the timeline tells though it moves nothing, with who makes it (CONTRACT section 2).
+_NOTES: Final = {("late_result", Actor.MACHINE)} | {(f"event_{event}", Actor.PROVIDER) for event in EventType}
 
 
 def one_message_a_key(observed: Observed) -> Found:
@@ -60,13 +62,15 @@ def _wrong_answer(answer: Answer) -> str | None:
 
 
 def delivery_has_its_event(observed: Observed) -> Found:
-    """I5: delivered, bounced and complained only by a provider event that says so."""
+    """I5: delivered, bounced and complained only by an event that the simulator published and the API took and kept."""
+    kept, taken = by_message(observed.events), by_message(each for each in observed.notifications if each.taken)
     for message_id, message in observed.known():
         been = {str(line["to"]) for line in message["timeline"]} | {str(message["state"])}
+        told = {each.type for each in kept[message_id]} & {each.type for each in taken[message_id]}
         for state, event in _TOLD_BY.items():
-            if state in been and event not in observed.events.get(message_id, frozenset()):
+            if state in been and event not in told:
                 yield message_id, f"{state} without a {event} event"
-        if message["delivered_at"] and EventType.DELIVERY not in observed.events.get(message_id, frozenset()):
+        if message["delivered_at"] and EventType.DELIVERY not in told:
             yield message_id, "has a time of delivery without a delivery event"
 
 
@@ -78,7 +82,9 @@ def lifecycle_kept(observed: Observed) -> Found:
             if line["seq"] != place:
                 yield message_id, f"line {place} of the timeline has the number {line['seq']}"
             if line["from"] is None and line["to"] is None:
-                continue  # tells of something that moved nothing
+                if not _is_note(line):
+                    yield message_id, f"line {place}: {line['move']} by {line['actor']} tells of nothing that happens"
+                continue
             if line["from"] != state:
                 yield message_id, f"line {place} starts from {line['from']}, and the message was {state}"
             if not _is_edge(line):
@@ -86,6 +92,11 @@ def lifecycle_kept(observed: Observed) -> Found:
             state = line["to"]
         if state != message["state"]:
             yield message_id, f"is {message['state']}, and its timeline ends with {state}"
+
+
+def _is_note(line: Mapping[str, Any]) -> bool:
+    """Tell whether a line that moves nothing is of something that may happen so."""
+    return (line["move"], line["actor"]) in _NOTES
 
 
 def _is_edge(line: Mapping[str, Any]) -> bool:

@@ -96,13 +96,15 @@ async def test_a_tormented_stack_breaks_nothing_that_must_hold(tmp_path: Path) -
     assert (ended.results["twice"], ended.results["lost"], ended.results["stuck"]) == (0, 0, 0)
     assert sum(ended.results["states"].values()) == ended.results["messages"] == 40
     assert sum(ended.results["faults"].values()) >= 4
+    assert {"delivered", "hard_bounced", "complained"} <= ended.results["states"].keys()
+    assert ended.results["ambiguous"]["ended_by_evidence"] > 0
 
 
 async def test_without_the_guard_of_begin_a_second_submission_is_found(copy: Path, tmp_path: Path) -> None:
     for mutant in WITHOUT_BEGIN:
         mutant.apply(copy)
 
-    ended = await chaos(copy, tmp_path, "--messages", "20", "--faults", "2", "--seed", "7", "--only", "reset")
+    ended = await chaos(copy, tmp_path, "--messages", "30", "--faults", "2", "--seed", "7", "--only", "reset")
 
     assert ended.status == 1, ended.said
     assert ended.results["twice"] > 0

@@ -3,11 +3,11 @@
 import asyncio
 import json
 
-from tests.acceptance.conftest import Client
+from tests.acceptance.conftest import SILENT, Client
 
 
 async def test_fifty_posts_of_one_command_at_once_are_one_message_one_workflow_one_submission(client: Client) -> None:
-    command = client.command("once@example.com")
+    command = client.command(SILENT)
 
     answers = await asyncio.gather(*(client.post(command, "fifty") for _ in range(50)))
 
@@ -32,7 +32,7 @@ async def test_of_two_commands_under_one_key_one_wins_and_nothing_fails(client: 
 
 
 async def test_the_same_content_under_two_keys_is_two_messages_two_workflows_two_submissions(client: Client) -> None:
-    command = client.command("twice@example.com")
+    command = client.command(SILENT)
     one, other = [(await client.post(command, key)).json() for key in ("two-1", "two-2")]
 
     for message in (one, other):

@@ -4,7 +4,19 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from bench.chaos.records import Action, Answer, Asked, Attempt, Audited, Observed, Request, Row
+from bench.chaos.checker import check
+from bench.chaos.records import (
+    Action,
+    Answer,
+    Asked,
+    Attempt,
+    Audited,
+    KeptEvent,
+    Notification,
+    Observed,
+    Request,
+    Row,
+)
 from db.lifecycle import TRANSITIONS, Move
 
 ID = "0192a1f0-0000-7000-8000-000000000001"
@@ -29,12 +41,15 @@ def line(seq: int, move: Move, source: str | None, goal: str) -> dict[str, Any]:
     }
 
 
-#: A message that was accepted at once.
+#: A message that was accepted at once, and of which nobody tells more.
 ACCEPTED = (
     line(1, Move.INTAKE, None, "queued"),
     line(2, Move.CLAIM, "queued", "leased"),
     line(3, Move.ACCEPT, "leased", "provider_accepted"),
 )
+DELIVERED = (*ACCEPTED, line(4, Move.DELIVER, "provider_accepted", "delivered"))
+#: Nobody knows whether the provider took it.
+DOUBTED = (*ACCEPTED[:2], line(3, Move.QUARANTINE, "leased", "ambiguous"))
 
 
 def message(*timeline: Mapping[str, Any], **more: Any) -> dict[str, Any]:
@@ -57,14 +72,33 @@ def attempt(number: int = 1, outcome: str | None = "accepted", **more: Any) -> A
     return Attempt(message_id=ID, number=number, outcome=outcome, **given)
 
 
-def request(number: int = 1, answer: str = "accepted", seconds: float | None = None) -> Request:
+def request(
+    number: int = 1, answer: str = "accepted", seconds: float | None = None, recipient: str | None = "silent"
+) -> Request:
     return Request(
         message_id=ID,
         attempt=number,
         at=at(10 * number + 2 if seconds is None else seconds),
         answer=answer,
         ses_message_id=SES_ID if answer == "accepted" else None,
+        recipient=recipient,
     )
+
+
+def told(*types: str, number: int = 1, taken: bool = True) -> dict[str, Any]:
+    """Give events about an attempt, as they were published and as they are kept."""
+    return {
+        "notifications": tuple(
+            Notification(id=f"sns-{number}-{each}", message_id=ID, attempt=number, type=each, taken=taken)
+            for each in types
+        ),
+        "events": tuple(KeptEvent(message_id=ID, attempt=number, type=each) for each in types),
+    }
+
+
+def ended(*timeline: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """Give a message with this timeline, and its row."""
+    return {"messages": {ID: message(*timeline, **more)}, "rows": (row(timeline[-1]["to"]),)}
 
 
 def resend(number: int = 1, seconds: float = 15) -> Audited:
@@ -80,6 +114,12 @@ def ordered(number: int = 1, *, status: int | None = 200, due: int = 200) -> Act
         decision="resend",
         due=frozenset({due}),
     )
+
+
+def decided(decision: str) -> dict[str, Any]:
+    """Give a person's decision about attempt 1, done and audited."""
+    done: dict[str, Any] = {"action": "message_resolved", "message_id": ID, "attempt": 1, "decision": decision}
+    return {"audit": (Audited(at=at(15), **done),), "actions": (Action(status=200, **done),)}
 
 
 def row(state: str = "provider_accepted", **more: str) -> Row:
@@ -103,3 +143,12 @@ def observed(**bent: Any) -> Observed:
         "canaries": {"context value": "canary"},
     }
     return Observed(**{**right, **bent})
+
+
+def breached(run: Observed) -> set[str]:
+    """Give the invariants that a run breaks."""
+    return {finding.invariant for finding in check(run)}
+
+
+#: A provider that takes a message and never answers.
+HANGS: dict[str, Any] = {"requests": (request(recipient="hang"),)}

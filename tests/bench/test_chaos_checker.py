@@ -5,15 +5,20 @@ from typing import Any
 import pytest
 
 from bench.chaos.checker import check
-from bench.chaos.records import Action, Asked, Observed
+from bench.chaos.records import Action, Asked
 from bench.chaos.submissions import lost, submitted_twice
 from db.lifecycle import Move
 from tests.bench.chaos_records import (
     ACCEPTED,
+    DELIVERED,
+    DOUBTED,
+    HANGS,
     ID,
     answer,
     at,
     attempt,
+    breached,
+    ended,
     line,
     message,
     observed,
@@ -21,14 +26,11 @@ from tests.bench.chaos_records import (
     request,
     resend,
     row,
+    told,
 )
 
 RESEND: dict[str, Any] = {"audit": (resend(),), "actions": (ordered(),)}
 TWO_ATTEMPTS = (attempt(1, "unknown"), attempt(2))
-
-
-def breached(run: Observed) -> set[str]:
-    return {finding.invariant for finding in check(run)}
 
 
 def test_a_right_run_has_no_breach() -> None:
@@ -106,16 +108,26 @@ def test_i4_outcomes_agree_with_the_record(outcome: str, answers: list[str]) -> 
 
 def test_i4_an_accepted_attempt_has_the_records_id() -> None:
     assert breached(observed(attempts=(attempt(provider_message_id="other"),))) == {"I4"}
-    assert breached(observed(attempts=())) == {"I4"}
+    assert "I4" in breached(observed(attempts=()))
 
 
 def test_i5_delivered_only_with_its_event() -> None:
-    delivered = message(*ACCEPTED, line(4, Move.DELIVER, "provider_accepted", "delivered"), delivered_at="2026")
-    bent = {"messages": {ID: delivered}, "rows": (row("delivered"),)}
+    delivered: dict[str, Any] = ended(*DELIVERED, delivered_at="2026") | {"requests": (request(recipient=None),)}
+    both = told("send", "delivery")
 
-    assert breached(observed(**bent)) == {"I5"}
-    assert breached(observed(**bent, events={ID: frozenset({"send"})})) == {"I5"}
-    assert breached(observed(**bent, events={ID: frozenset({"send", "delivery"})})) == set()
+    assert breached(observed(**delivered, **both)) == set()
+    assert breached(observed(**delivered)) == {"I5"}
+    assert breached(observed(**delivered, **told("send"))) == {"I5"}
+    assert "I5" in breached(observed(**delivered, events=both["events"]))
+    assert "I5" in breached(observed(**delivered, notifications=both["notifications"]))
+    assert "I5" in breached(observed(**delivered, **told("send", "delivery", taken=False)))
+
+
+@pytest.mark.parametrize(("move", "state"), [(Move.BOUNCE, "hard_bounced"), (Move.COMPLAIN, "complained")])
+def test_i5_bounced_and_complained_only_with_their_events(move: Move, state: str) -> None:
+    worse = ended(*ACCEPTED, line(4, move, "provider_accepted", state))
+
+    assert "I5" in breached(observed(**worse, **told("send", "delivery")))
 
 
 @pytest.mark.parametrize(
@@ -136,6 +148,32 @@ def test_i6_only_edges_of_the_lifecycle(timeline: tuple[dict[str, Any], ...]) ->
 
     assert "I6" in breached(observed(messages={ID: message(*timeline)}))
     assert breached(observed(messages={ID: settled})) == set()
+
+
+@pytest.mark.parametrize(
+    ("move", "actor", "wrong"),
+    [
+        ("event_delay", "provider", False),
+        ("event_delay", "machine", True),
+        ("event_rain", "provider", True),
+        ("late_result", "provider", True),
+    ],
+)
+def test_i6_what_moves_nothing_is_a_late_result_or_an_event_of_the_provider(move: str, actor: str, wrong: bool) -> None:
+    note = ACCEPTED[2] | {"seq": 4, "from": None, "to": None, "move": move, "actor": actor}
+    noted = message(*ACCEPTED) | {"timeline": [*ACCEPTED, note]}
+
+    assert breached(observed(messages={ID: noted})) == ({"I6"} if wrong else set())
+
+
+def test_i6_a_provider_event_may_end_what_was_in_doubt_and_nobody_else_can_so() -> None:
+    proof = line(4, Move.PROVE, "ambiguous", "provider_accepted")
+    proven = (*DOUBTED, proof, line(5, Move.DELIVER, "provider_accepted", "delivered"))
+    right: dict[str, Any] = {"attempts": (attempt(outcome="unknown"),), **HANGS, **told("send", "delivery")}
+
+    assert breached(observed(**ended(*proven), **right)) == set()
+    by_machine = (*DOUBTED, proof | {"actor": "machine"}, proven[4])
+    assert breached(observed(**ended(*by_machine), **right)) == {"I6"}
 
 
 def test_i6_the_state_is_where_the_timeline_ends() -> None:
