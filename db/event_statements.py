@@ -26,7 +26,7 @@ _NOW: Final = sa.func.clock_timestamp()
 _MESSAGE: Final = sa.bindparam("this_message", type_=messages.c.id.type)
 _EVENT: Final = sa.bindparam("this_event", type_=provider_events.c.id.type)
 
-TAGGED: Final = sa.select(attempts.c.message_id, attempts.c.number).where(
+ATTEMPT: Final = sa.select(attempts.c.message_id, attempts.c.number).where(
     attempts.c.message_id == _MESSAGE, attempts.c.number == sa.bindparam("in_attempt", type_=sa.Integer)
 )
 """The attempt that an event's tags name. No row: there is none, here or yet."""

@@ -24,7 +24,7 @@ from db.lifecycle import Actor, State, target
 from db.outcomes import EventType, Outcome, Reason, RecipientOutcome, SuppressionReason
 from db.records import NamedRecipient, ProviderEvent
 from db.store import attempt_facts
-from db.transaction import LockedMessage, connected, locked
+from db.transaction import LockedMessage, UnknownMessageError, connected, locked
 
 #: Of mail that is not ours, on a topic that it shares with us, there may be any amount: each is looked at some dozen
 #: times, and then kept without a look.
@@ -90,9 +90,11 @@ class EventStore:
 
     async def take(self, event: ProviderEvent) -> Taken:
         """Keep an event and apply it, or let it wait for its message. Whatever was said once stays said."""
-        async with connected(self._engine) as connection:
-            named = await _find(connection, event)
-        taken = await (self._let_wait(event) if named is None else self._apply_to(named, event))
+        new = await self._applied(event, None)
+        if new is None:
+            taken = await self._let_wait(event)
+        else:
+            taken = Taken.APPLIED if new else Taken.DUPLICATE
         passing(CrashPoint.EVENT_COMMITTED)
         return taken
 
@@ -104,11 +106,7 @@ class EventStore:
 
     async def match(self, waiting: WaitingEvent) -> bool:
         """Look again for the message of an event that waits; apply it, or say False and let it wait longer."""
-        async with connected(self._engine) as connection:
-            named = await _find(connection, waiting.event)
-        if named is not None:
-            async with locked(self._engine, named.message_id) as message:
-                await _apply(message, named, waiting.event, waiting.id)
+        if await self._applied(waiting.event, waiting.id) is not None:
             return True
         wait = min(_FIRST_WAIT * 2 ** min(waiting.looks, 32), _LONGEST_WAIT)
         asked = {"this_event": waiting.id, "patience": _PATIENCE, "wait": wait}
@@ -117,11 +115,33 @@ class EventStore:
                 await connection.execute(event_statements.LOOKED, asked)
         return False
 
-    async def _apply_to(self, named: _Named, event: ProviderEvent) -> Taken:
-        async with locked(self._engine, named.message_id) as message:
-            new = await _apply(message, named, event, await _keep(message.connection, event))
-            passing(CrashPoint.EVENT_UNCOMMITTED)
-        return Taken.APPLIED if new else Taken.DUPLICATE
+    async def _applied(self, event: ProviderEvent, kept: UUID | None) -> bool | None:
+        """Apply an event to the attempt that our tags name, or else the provider's id (DESIGN: evidence).
+
+        Returns whether it is new there, and None where there is no such attempt. `kept` is its id where it waited.
+        """
+        tagged = _tags(event)
+        if tagged is not None and (new := await self._applied_to(tagged, event, kept)) is not None:
+            return new
+        if event.provider_message_id is None:
+            return None
+        given = {"its_provider": event.provider, "its_provider_id": event.provider_message_id}
+        async with connected(self._engine) as connection:
+            row = (await connection.execute(event_statements.ANSWERED, given)).one_or_none()
+        if row is None:
+            return None
+        return await self._applied_to(_Named(message_id=row.message_id, attempt=row.number), event, kept)
+
+    async def _applied_to(self, named: _Named, event: ProviderEvent, kept: UUID | None) -> bool | None:
+        try:
+            async with locked(self._engine, named.message_id) as message:
+                if await message.first(event_statements.ATTEMPT, in_attempt=named.attempt) is None:
+                    return None
+                new = await _apply(message, named, event, kept or await _keep(message.connection, event))
+                passing(CrashPoint.EVENT_UNCOMMITTED)
+        except UnknownMessageError:
+            return None
+        return new
 
     async def _let_wait(self, event: ProviderEvent) -> Taken:
         with outages():
@@ -131,19 +151,6 @@ class EventStore:
                     return Taken.DUPLICATE
                 await connection.execute(event_statements.WAIT, {"this_event": kept.id})
         return Taken.UNMATCHED
-
-
-async def _find(connection: AsyncConnection, event: ProviderEvent) -> _Named | None:
-    """Find the attempt by our tags, and else by the id that the provider gave the mail (DESIGN: evidence)."""
-    row = None
-    tags = _tags(event)
-    if tags is not None:
-        asked = {"this_message": tags.message_id, "in_attempt": tags.attempt}
-        row = (await connection.execute(event_statements.TAGGED, asked)).one_or_none()
-    if row is None and event.provider_message_id is not None:
-        given = {"its_provider": event.provider, "its_provider_id": event.provider_message_id}
-        row = (await connection.execute(event_statements.ANSWERED, given)).one_or_none()
-    return None if row is None else _Named(message_id=MessageId(row.message_id), attempt=row.number)
 
 
 def _tags(event: ProviderEvent) -> _Named | None:
