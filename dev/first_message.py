@@ -18,10 +18,12 @@ COMMAND = {
     "context": {"name": "Ada"},
 }
 WAIT_SECONDS = 30.0
+#: The simulator's events follow within a second.
+REPORT_SECONDS = 2.0
 
 
 async def send(screen: Screen, *, api_url: str, api_key: str) -> None:
-    """Send the first message, wait until it has left the queue, and show how it went.
+    """Send the first message, wait until it has left the queue and was reported about, and show how it went.
 
     Whatever goes wrong is told to the person: the stack itself runs.
     """
@@ -44,12 +46,13 @@ async def _send_and_wait(client: httpx.AsyncClient) -> tuple[bool, dict[str, Any
     answer.raise_for_status()
     replayed = "Idempotent-Replayed" in answer.headers
     message: dict[str, Any] = answer.json()
-    deadline = time.monotonic() + WAIT_SECONDS
-    while message["state"] in {"queued", "leased"} and time.monotonic() < deadline:
-        await asyncio.sleep(0.1)
-        answer = await client.get(f"/v1/messages/{message['id']}")
-        answer.raise_for_status()
-        message = answer.json()
+    for states, seconds in (({"queued", "leased"}, WAIT_SECONDS), ({"provider_accepted"}, REPORT_SECONDS)):
+        deadline = time.monotonic() + seconds
+        while message["state"] in states and time.monotonic() < deadline:
+            await asyncio.sleep(0.1)
+            answer = await client.get(f"/v1/messages/{message['id']}")
+            answer.raise_for_status()
+            message = answer.json()
     return replayed, message
 
 
