@@ -11,6 +11,7 @@ import boto3
 from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -168,7 +169,7 @@ def confirm_subscription(topic_arn: str, token: str, *, endpoint_url: str | None
             read_timeout=_ANSWER_SECONDS,
         ),
     )
-    return _translated(lambda: client.confirm_subscription(TopicArn=topic_arn, Token=token))["SubscriptionArn"]
+    return _translated(lambda: client.confirm_subscription(TopicArn=topic_arn, Token=token)["SubscriptionArn"])
 
 
 def _translated(call: Callable[[], _Answer]) -> _Answer:
@@ -179,5 +180,5 @@ def _translated(call: Callable[[], _Answer]) -> _Answer:
         code = str(error.response.get("Error", {}).get("Code", ""))
         known = code if re.fullmatch(r"[A-Za-z.]{1,80}", code) else str(status)
         raise AwsError(known, refused=400 <= status < 500 and status != 429) from None  # noqa: PLR2004
-    except BotoCoreError as error:
+    except (BotoCoreError, ResponseParserError, KeyError) as error:  # the last two: it was no answer of AWS's
         raise AwsError(type(error).__name__, refused=False) from None

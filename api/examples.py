@@ -137,6 +137,13 @@ EXAMPLES: Final[dict[str, JsonObject]] = {
         },
     },
     "ProviderBody": {"name": "ses", "paused": False, "changed_at": _NOON},
+    "SubscriptionBody": {
+        "id": "0192f0c0-e5b0-7a3c-9f0d-5a0d6a1b2c3d",
+        "topic": "arn:aws:sns:us-east-1:123456789012:ses-events",
+        "received_at": _NOON,
+        "confirmed_at": None,
+    },
+    "ReceivedBody": {"result": "applied"},
     "Alive": {"status": "ok"},
     "Ready": {"status": "ready", "database": "reachable", "schema_fit": "current", "temporal": "reachable"},
 }

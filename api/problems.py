@@ -103,7 +103,7 @@ ERRORS: Final = MappingProxyType(
         Code.FORBIDDEN: (403, "This API key lacks the scope for this call."),
         Code.NOT_FOUND: (404, "There is nothing here."),
         Code.METHOD_NOT_ALLOWED: (405, "This address doesn't take this method."),
-        Code.REQUEST_TOO_LARGE: (413, "The body is larger than 256 KiB."),
+        Code.REQUEST_TOO_LARGE: (413, "The body is larger than 256 KiB (from SNS: 512 KiB)."),
         Code.UNSUPPORTED_MEDIA_TYPE: (415, "The body has to be application/json, or text/csv for an import."),
         Code.UNAVAILABLE: (503, "Fencepost can't answer now; asking again with the same key is safe."),
         Code.INTERNAL: (500, "Something is wrong on our side; the request id finds it in the log."),

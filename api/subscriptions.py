@@ -30,7 +30,7 @@ class SubscriptionBody(BaseModel):
     """A topic's wish to post to us. Its token is shown to nobody."""
 
     id: UUID
-    topic: str = Field(description="The ARN of the topic; it is one of FENCEPOST_EVENTS_TOPICS.")
+    topic: str = Field(description="The ARN of the topic, which was one of FENCEPOST_EVENTS_TOPICS then.")
     received_at: Time
     confirmed_at: Time | None = Field(description="Null: it waits for an operator. SNS takes a token for three days.")
 

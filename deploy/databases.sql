@@ -7,11 +7,13 @@ SET log_min_error_statement = panic;
 \getenv migrate_password MIGRATE_PASSWORD
 \getenv api_password API_PASSWORD
 \getenv worker_password WORKER_PASSWORD
+\getenv events_password EVENTS_PASSWORD
 \getenv temporal_password TEMPORAL_PASSWORD
 
 ALTER ROLE fencepost_migrate PASSWORD :'migrate_password';
 ALTER ROLE fencepost_api PASSWORD :'api_password';
 ALTER ROLE fencepost_worker PASSWORD :'worker_password';
+ALTER ROLE fencepost_events PASSWORD :'events_password';
 CREATE ROLE temporal LOGIN PASSWORD :'temporal_password';
 
 CREATE DATABASE fencepost OWNER fencepost_migrate;

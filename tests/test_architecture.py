@@ -50,7 +50,7 @@ def _variable(kind: type[BaseSettings], name: str) -> str:
 def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "(required)"
-    return "" if field.default is None else f"`{field.default}`"
+    return "" if field.default in (None, "") else f"`{field.default}`"
 
 
 def error_table() -> str:
@@ -96,9 +96,9 @@ async def test_the_api_page_names_every_call() -> None:
     async with application("postgresql://nobody@127.0.0.1/nothing") as app:
         calls = {operation.name for operation in operations_of(app.openapi())}
 
-    # The page says `{id}` of a message's and of a tenant's.
-    assert {re.sub("{(?:message|tenant)_id}", "{id}", call) for call in calls} == set(
-        re.findall(r"(?:^|`)([A-Z]+ /[\w/{}]+)", API_PAGE.read_text(), re.MULTILINE)
+    # The page says `{id}` where nothing else can be meant.
+    assert {re.sub("{(?:message|tenant|suppression|subscription)_id}", "{id}", call) for call in calls} == set(
+        re.findall(r"(?:^|`)([A-Z]+ /[\w/{}-]+)", API_PAGE.read_text(), re.MULTILINE)
     )
 
 

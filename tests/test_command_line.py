@@ -60,7 +60,7 @@ def away() -> str:
         (["worker"], {"FENCEPOST_CRASH_POINT": "canary"}, 2, "FENCEPOST_CRASH_POINT: it has to be 'intake_"),
         *(
             ([command], {"FENCEPOST_CRASH_POINT": "begin_committed"}, 2, "refused unless FENCEPOST_ENVIRONMENT is test")
-            for command in ("api", "worker", "migrate")
+            for command in ("api", "worker", "migrate", "events")
         ),
         (["sweep", "--once"], {"FENCEPOST_CRASH_POINT": "sweep_settled"}, 2, "unless FENCEPOST_ENVIRONMENT is test"),
         (["api"], {"FENCEPOST_KEY_PEPPER": "canary", "FENCEPOST_ADDRESS_KEY": "k" * 32}, 2, "KEY_PEPPER: too_short"),

@@ -18,6 +18,8 @@ from pydantic_settings import BaseSettings
 
 from activities.ses import SesSettings
 from api.app import ApiSettings
+from api.aws import QueueSettings
+from api.consumer import ConsumerSettings
 from cli import settings_kinds
 from db.engine import DatabaseSettings
 from dev.postgres import Postgres
@@ -33,6 +35,7 @@ READS: dict[str, tuple[type[BaseSettings], ...]] = {
     "api": (DatabaseSettings, ApiSettings),
     "worker": (DatabaseSettings, SesSettings),
     "migrate": (DatabaseSettings,),
+    "events": (DatabaseSettings, ConsumerSettings, QueueSettings),
 }
 #: Settings of Temporal's and of Amazon's own, which their libraries read.
 FOREIGN = {"TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
@@ -135,6 +138,12 @@ def test_a_worker_that_is_stopped_has_the_time_to_record_a_call_under_way() -> N
     assert seconds(SERVICES["worker"]["stop_grace_period"]) > grace
 
 
+def test_a_consumer_that_is_stopped_has_the_time_for_its_poll_to_end() -> None:
+    poll = QueueSettings.model_fields["wait_seconds"].default
+
+    assert seconds(SERVICES["events"]["stop_grace_period"]) > poll + 10
+
+
 def test_the_image_takes_hashed_packages_only_and_runs_as_nobody_special() -> None:
     lines = (ROOT / "Dockerfile").read_text().splitlines()
 
@@ -148,7 +157,7 @@ async def test_the_image_has_every_package_that_its_processes_import() -> None:
     script = """
 import sys
 before = set(sys.modules)
-import cli, worker, api.app, db.migrate
+import cli, worker, api.app, api.consumer, db.migrate
 print(*{name.partition(".")[0] for name in set(sys.modules) - before})
 """
     process = await asyncio.create_subprocess_exec(
@@ -193,7 +202,7 @@ async def test_the_databases_are_made_as_the_services_expect_them(new_server: Po
         )
         assert await asyncio.wait_for(process.wait(), 30) == 0
 
-    for name in ("migrate", "api", "worker"):
+    for name in ("migrate", "api", "worker", "events"):
         url = VARIABLE.sub(lambda found: variables[found[1]], environment_of(name)["FENCEPOST_DATABASE_URL"])
         reached = url.replace(":?}", "").replace("@postgres/", f"@127.0.0.1:{new_server.port}/")
         await (await asyncpg.connect(reached)).close()

@@ -187,7 +187,8 @@ class Api:
                 return f"Fix: this command needs a key with {' and '.join(self.scopes)} in FENCEPOST_API_KEY."
             case "not_found" if operator:
                 return (
-                    "Fix: is it right? `fencepost tenant list`, `key list`, `ambiguous list`, `provider list` show all."
+                    "Fix: is it right? `fencepost tenant list`, `key list`, `ambiguous list`, `provider list`,"
+                    " `events confirm --list` show all."
                 )
             case "rate_limited" | "unavailable" if retry_after.isdecimal():
                 return f"Fix: try again in {retry_after} s."

@@ -22,8 +22,8 @@ class ClientSettings(BaseSettings):
     )
     operator_key: SecretStr | None = Field(
         default=None,
-        description="An operator's API key, for `tenant`, `key`, `ambiguous` and `provider`; without it,"
-        " FENCEPOST_API_KEY is used.",
+        description="An operator's API key, for `tenant`, `key`, `ambiguous`, `provider` and `events confirm`;"
+        " without it, FENCEPOST_API_KEY is used.",
     )
 
     @field_validator("api_url")

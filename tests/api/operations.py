@@ -41,6 +41,11 @@ class Operation:
         return str(scope)
 
     @property
+    def signed(self) -> bool:
+        """Tell whether SNS's signature opens it, which no example has."""
+        return bool(self.raw["tags"] == ["provider events"])
+
+    @property
     def codes(self) -> set[str]:
         """Every error code that it can answer with."""
         return {
@@ -154,6 +159,15 @@ async def furnish(
         tenant_id,
         b"e" * 32,
     )
+    subscription_id = new_id()
+    # It is confirmed already: nobody here is SNS.
+    await connection.execute(
+        """INSERT INTO event_subscriptions (id, topic_arn, token, confirmed_at, subscription_arn)
+        VALUES ($1, $2, $3, now(), $2 || ':1')""",
+        subscription_id,
+        "arn:aws:sns:us-east-1:123456789012:ses-events",
+        str(subscription_id),
+    )
     key_id = (await make_key(connection, tenant_id)).split("_")[2]
     message = await make_ambiguous(
         connection, tenant_id=tenant_id, sender_key=sender, template_key=template, credential_id=key_id
@@ -167,4 +181,5 @@ async def furnish(
         "tenants/tenant_id": tenant_id,
         "keys/key_id": key_id,
         "providers/name": "ses",
+        "subscriptions/subscription_id": str(subscription_id),
     }

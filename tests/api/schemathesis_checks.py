@@ -44,8 +44,8 @@ def what_fits_its_schema_is_refused_for_known_reasons_only(
     if case.meta is None or not case.meta.generation.mode.is_positive or response.status_code not in (400, 422):
         return
     problem = response.json()
-    # Nobody can make a cursor up.
-    known = problem["code"] == Code.CURSOR_INVALID or all(
+    # Nobody can make a cursor up, or what SNS signs.
+    known = problem["code"] in (Code.CURSOR_INVALID, Code.EVENT_INVALID) or all(
         re.fullmatch(OF_A_TEMPLATE, fault["pointer"])
         or re.fullmatch(BEYOND_A_SCHEMA.get(fault["code"], "(?!)"), fault["pointer"])
         for fault in problem.get("errors", [{"code": "", "pointer": ""}])

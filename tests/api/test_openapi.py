@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import asyncpg
@@ -14,12 +15,16 @@ from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
 from api import keys
+from api.certificates import Certificates
 from api.problems import ERRORS, Code
+from api.sns import MAX_BYTES, EventSettings, Verifier
 from db.ids import TenantId
 from db.lifecycle import State
 from db.outcomes import Reason
-from tests.api.conftest import Api, make_key
+from tests.api.conftest import Api, make_key, serving
 from tests.api.operations import Operation, document_of, furnish, operations_of, schemas_in
+from tests.conftest import Database, free_port
+from tests.publishing import TOPIC, certificate_server
 
 #: CONTRACT section 2: what is built of it so far.
 CONTRACT = """
@@ -51,6 +56,7 @@ CONTRACT = """
     GET /v1/operator/providers
     POST /v1/operator/providers/{name}/pause
     POST /v1/operator/providers/{name}/resume
+    POST /v1/provider-events/ses
     GET /healthz
     GET /readyz
 """
@@ -112,7 +118,10 @@ async def test_each_call_says_what_it_does(operations: list[Operation]) -> None:
 
 
 async def test_each_call_names_the_key_and_the_scope_that_open_it(operations: list[Operation]) -> None:
-    assert {operation.path for operation in operations if operation.scope is None} == {"/healthz", "/readyz"}
+    assert {operation.path for operation in operations if operation.scope is None and not operation.signed} == {
+        "/healthz",
+        "/readyz",
+    }
 
 
 async def test_every_error_is_a_problem_with_just_the_codes_that_can_occur(
@@ -149,6 +158,9 @@ async def test_it_names_every_status_and_code_of_sending(operations: list[Operat
         Code.KEY_NOT_ACTIVE,
         Code.NOT_AMBIGUOUS,
         Code.DUPLICATE_RISK_NOT_ACKNOWLEDGED,
+        Code.EVENT_INVALID,
+        Code.EVENT_UNVERIFIED,
+        Code.SUBSCRIPTION_REFUSED,
     }
 
 
@@ -239,7 +251,7 @@ def _means_something(
 async def test_every_example_of_a_request_is_taken(
     document: dict[str, Any], operations: list[Operation], api: Api, superuser: asyncpg.Connection
 ) -> None:
-    tries = [(operation, body) for operation in operations for body in operation.bodies()]
+    tries = [(operation, body) for operation in operations if not operation.signed for body in operation.bodies()]
     for number, (operation, body) in enumerate(tries):
         tenant_id = TenantId(f"fresh-{number}")
         makes_a_sender = operation.raw["operationId"] == "create_sender"
@@ -253,6 +265,39 @@ async def test_every_example_of_a_request_is_taken(
 
         assert answer.status_code in operation.successes, f"{operation.name}: {answer.text}"
         _assert_described(document, operation, answer)
+
+
+async def test_whatever_sns_posts_is_answered_as_described(
+    document: dict[str, Any], operations: list[Operation], database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FENCEPOST_ENVIRONMENT", "test")
+    (operation,) = [each for each in operations if each.signed]
+    statuses = []
+    async with certificate_server() as publisher:
+        lost = replace(publisher, origin=f"http://127.0.0.1:{free_port()}")
+        for sender, bodies in {
+            publisher: [
+                publisher.notification(publisher.event("send", None)),
+                publisher.notification("Successfully validated SNS topic for Amazon SES event publishing."),
+                publisher.confirmation(),
+                operation.bodies()[0].encode(),
+                replace(publisher, topic=f"{TOPIC}-of-somebody-else").notification("{}"),
+                b" " * (MAX_BYTES + 1),
+            ],
+            lost: [lost.notification("{}")],
+        }.items():
+            certificates = Certificates()
+            verifier = Verifier(EventSettings(topics=TOPIC, certificate_origin=sender.origin), certificates)
+            async with serving(database.url("fencepost_api"), "", verifier=verifier) as api:
+                for body in bodies:
+                    answer = await api.http.post(operation.path, content=body)
+
+                    _assert_described(document, operation, answer)
+                    statuses.append(answer.status_code)
+            await certificates.aclose()
+
+    assert statuses == [200, 200, 200, 400, 403, 413, 503]
+    assert {str(status) for status in statuses} | {"500"} == set(operation.raw["responses"])
 
 
 def _assert_described(document: Mapping[str, Any], operation: Operation, answer: httpx.Response) -> None:

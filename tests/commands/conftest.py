@@ -17,9 +17,11 @@ import pytest
 
 from cli import main
 from tests.acceptance.conftest import TIMES
+from tests.activities import scripted_server
 from tests.dev.folders import open_folder
 from tests.dev.free_ports import free_base
 from tests.dev.running_stack import ROOT, RunningStack, running
+from tests.publishing import CONFIRMED
 
 #: The demo tenant's sender and template.
 SEND = ("send", "--sender", "demo", "--template", "welcome@1", "--context", '{"name": "Ada"}')
@@ -113,9 +115,9 @@ def _surroundings(folder: Path, environment: dict[str, str]) -> Iterator[None]:
 @pytest.fixture(scope="package")
 async def stack() -> AsyncIterator[RunningStack]:
     """Run a stack for all tests of commands."""
-    with open_folder() as folder:
+    with open_folder() as folder, scripted_server.serving(scripted_server.answer(200, CONFIRMED)) as sns:
         options = ("--port-base", str(free_base()), "--no-first-message")
-        environment = {**TIMES, "FENCEPOST_PAUSE_LOOK_SECONDS": "1"}
+        environment = {**TIMES, "FENCEPOST_PAUSE_LOOK_SECONDS": "1", "FENCEPOST_SNS_ENDPOINT_URL": sns.url}
         async with running(folder / ".fencepost", *options, environment=environment) as stack:
             yield stack
 
