@@ -148,6 +148,7 @@ async def test_of_several_at_once_one_is_in_the_audit(desk: Desk) -> None:
         (500, NOT_CONFIRMED, "unavailable"),
         (503, b"<html>canary</html>", "unavailable"),
         (200, b"canary", "unavailable"),
+        (200, b"<Canary xmlns='http://sns.amazonaws.com/doc/2010-03-31/'/>", "unavailable"),
     ],
 )
 async def test_what_sns_does_not_take_is_not_confirmed_and_may_be_asked_again(
