@@ -132,8 +132,8 @@ async def test_an_api_that_is_away_is_told_with_its_address(nowhere: CommandLine
 
 
 async def test_a_message_is_sent_and_followed(line: CommandLine) -> None:
-    plain = await line.run(*SEND, "--to", "ada@example.com", "--watch")
-    as_json = await line.run(*SEND, "--to", "ada@example.com", "--watch", "--json")
+    plain = await line.run(*SEND, "--to", "silent@faults.example.com", "--watch")
+    as_json = await line.run(*SEND, "--to", "silent@faults.example.com", "--watch", "--json")
 
     assert (plain.status, plain.rows()[-1]["to"]) == (0, "provider_accepted")
     assert re.search("the message is [0-9a-f-]{36}\n", plain.err)

@@ -81,7 +81,7 @@ async def test_its_database_url_is_a_superusers(stack: RunningStack) -> None:
 async def test_the_screen_shows_the_first_message_and_a_line_to_copy_that_works(stack: RunningStack) -> None:
     shown = await _first_message_shown(stack)
 
-    assert "provider_accepted" in shown
+    assert "is delivered." in shown
     (line,) = (line for line in shown.splitlines() if line.startswith("curl "))
     words = shlex.split(line)
     headers = dict(word.split(": ", 1) for option, word in itertools.pairwise(words) if option == "-H")
