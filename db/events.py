@@ -235,7 +235,8 @@ async def _write_outcomes(message: LockedMessage, event: EventType, about: Seque
 async def _suppress(message: LockedMessage, event: EventType, about: Sequence[_Recipient]) -> None:
     """Suppress whom a hard bounce or a complaint names, for this tenant, whatever the purpose (delivery seed)."""
     reason = _SUPPRESSES.get(event)
-    for to in about if reason is not None else ():
+    # In one order everywhere: two events that name the same people would otherwise wait for each other.
+    for to in sorted(about, key=lambda each: each.address_hash) if reason is not None else ():
         row = {
             "id": new_id(),
             "tenant_id": to.tenant_id,
