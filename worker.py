@@ -6,14 +6,15 @@ import secrets
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Self
+from typing import Final, Self
 
 import structlog
+import uvloop
 from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 from temporalio.client import Client
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
-from temporalio.worker import Worker
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.claim import ClaimActivity
 from activities.finalize import FinalizeActivity
@@ -34,6 +35,10 @@ from workflows.failures import SanitizeFailures
 from workflows.message import MessageWorkflow
 from workflows.sweep import SweepWorkflow
 from workflows.temporal import check_search_attributes, connect, ensure_sweep_schedule, start_message
+
+#: A body of claim calls the provider, and so does one of submit where it is an activity of its own: none waits for a
+#: thread once it has begun.
+THREADS_A_SLOT: Final = 2
 
 _log = structlog.get_logger("worker")
 
@@ -101,8 +106,7 @@ class WorkerSettings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="FENCEPOST_WORKER_", hide_input_in_errors=True)
 
     name: str = Field(default="worker", description="Stands in logs and in the owner of a lease.")
-    slots: int = Field(default=50, ge=1, description="Submissions at a time; as many threads are kept for them.")
-    claim_slots: int = Field(default=20, ge=1, description="Claims at a time.")
+    slots: int = Field(default=50, ge=1, description="Attempts at a time; threads are kept for their submissions.")
     claims_per_second: float | None = Field(
         default=None, gt=0, description="Pace of all workers together, to the provider's quota. None: no limit."
     )
@@ -134,8 +138,9 @@ async def run(stop: asyncio.Event | None = None) -> None:
     await check_search_attributes(client)
     await ensure_sweep_schedule(client, every=timedelta(seconds=delivery.sweep_seconds))
     stopping = stop or _on_signals()
-    with ThreadPoolExecutor(settings.slots, thread_name_prefix="provider") as executor:
-        provider = SesProvider(ses, connections=settings.slots)
+    threads = THREADS_A_SLOT * settings.slots
+    with ThreadPoolExecutor(threads, thread_name_prefix="provider") as executor:
+        provider = SesProvider(ses, connections=threads)
         workers = build_workers(
             client=client,
             store=store,
@@ -169,15 +174,6 @@ def build_workers(
     limits = delivery.limits()
     submit_within = timedelta(seconds=delivery.submit_timeout_seconds)
     grace = timedelta(seconds=delivery.shutdown_grace_seconds)
-    claim = ClaimActivity(
-        store,
-        # No other process, and no earlier life of this one, has this name.
-        owner=f"{settings.name}-{secrets.token_hex(4)}",
-        lease=timedelta(seconds=delivery.lease_seconds),
-        limits=limits,
-        submit_within=submit_within,
-        pause_look=timedelta(seconds=delivery.pause_look_seconds),
-    )
     submit = SubmitActivity(
         store,
         provider,
@@ -186,12 +182,23 @@ def build_workers(
         submit_within=submit_within,
     )
     finalize = FinalizeActivity(store, limits=limits)
+    claim = ClaimActivity(
+        store,
+        submit,
+        finalize,
+        # No other process, and no earlier life of this one, has this name.
+        owner=f"{settings.name}-{secrets.token_hex(4)}",
+        lease=timedelta(seconds=delivery.lease_seconds),
+        limits=limits,
+        submit_within=submit_within,
+        pause_look=timedelta(seconds=delivery.pause_look_seconds),
+    )
     sweep = build_sweep(store, client, delivery)
     claims = Worker(
         client,
         task_queue=policies.CLAIM_QUEUE,
         activities=[claim.claim],
-        max_concurrent_activities=settings.claim_slots,
+        max_concurrent_activities=settings.slots,
         max_task_queue_activities_per_second=settings.claims_per_second,
         graceful_shutdown_timeout=grace,
         interceptors=[SanitizeFailures()],
@@ -202,6 +209,7 @@ def build_workers(
         workflows=[MessageWorkflow, SweepWorkflow],
         activities=[submit.submit, finalize.finalize, sweep.sweep],
         max_concurrent_activities=settings.slots,
+        workflow_runner=UnsandboxedWorkflowRunner(),
         sticky_queue_schedule_to_start_timeout=policies.STICKY_SCHEDULE_TO_START,
         graceful_shutdown_timeout=grace,
         interceptors=[SanitizeFailures()],
@@ -230,7 +238,7 @@ def _on_signals() -> asyncio.Event:
 def main() -> None:
     """Run one worker process."""
     logs.set_up(WorkerSettings().name)
-    asyncio.run(run())
+    uvloop.run(run())
 
 
 if __name__ == "__main__":

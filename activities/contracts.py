@@ -28,13 +28,18 @@ class ClaimRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimReply:
-    """What the claim came to, and the bounds of the lease that it took."""
+    """What the claim came to, and how far the body that took the lease went on with its attempt.
+
+    A body that only claimed leaves `submitted` empty: then submit and finalize are activities of their own.
+    """
 
     answer: ClaimAnswer
-    state: State
+    state: State  #: after the last step that was done
     attempt: int = 0
     wait_seconds: float = 0.0  #: before another look is worth it
     submit_within_seconds: float = 0.0  #: submit's start-to-close: the worker that leases sets the ladder
+    submitted: str = ""  #: what submit came to, if it was done; for people who look into Temporal
+    final: FinalAnswer | None = None  #: what finalize came to, if it was done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,8 +21,11 @@ class FinalizeActivity:
     @activity.defn(name=FINALIZE)
     async def finalize(self, request: FinalizeRequest) -> FinalizeReply:
         """Settle; whatever Temporal says of submit is no evidence, only the row is."""
-        message_id = MessageId(UUID(request.message_id))
-        finalized = await self._store.finalize(message_id, request.attempt, limits=self._limits)
+        return await self.settle(MessageId(UUID(request.message_id)), request.attempt)
+
+    async def settle(self, message_id: MessageId, attempt: int) -> FinalizeReply:
+        """Settle the lease of an attempt, and say where the message stands."""
+        finalized = await self._store.finalize(message_id, attempt, limits=self._limits)
         passing(CrashPoint.FINALIZE_COMMITTED)
         return FinalizeReply(
             answer=finalized.answer, state=finalized.state, wait_seconds=finalized.wait.total_seconds()

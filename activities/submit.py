@@ -61,10 +61,11 @@ class SubmitActivity(Generic[Request]):
     @activity.defn(name=SUBMIT)
     async def submit(self, request: SubmitRequest) -> SubmitReply:
         """Submit an attempt, if begin lets it. No cancel and no shutdown cuts it short once it runs."""
-        result = await _uninterrupted(self._submit(MessageId(UUID(request.message_id)), request.attempt))
+        result = await uninterrupted(self.attempt(MessageId(UUID(request.message_id)), request.attempt))
         return SubmitReply(result=result)
 
-    async def _submit(self, message_id: MessageId, attempt: int) -> str:
+    async def attempt(self, message_id: MessageId, attempt: int) -> str:
+        """Submit an attempt, if begin lets it, and say what came of it. The caller sees to it that nothing cuts in."""
         passing(CrashPoint.SUBMIT_TAKEN_UP)
         submission = await self._store.submission(message_id, attempt)
         prepared = self._provider.prepare(submission)
@@ -150,7 +151,7 @@ async def _until_answered(ask: Callable[[], Awaitable[Result]], until: float) ->
         await asyncio.sleep(_DATABASE_PAUSE.total_seconds())
 
 
-async def _uninterrupted(body: Awaitable[Result]) -> Result:
+async def uninterrupted(body: Awaitable[Result]) -> Result:
     """Run to the end whatever is cancelled around it: a cancelled call is a sent mail whose answer is thrown away."""
     task = asyncio.ensure_future(body)
     while not task.done():

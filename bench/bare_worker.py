@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
+import uvloop
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.worker import Worker, WorkerConfig
@@ -99,4 +100,4 @@ async def run() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(run())
+    uvloop.run(run())

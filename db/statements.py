@@ -8,11 +8,12 @@ Time is `clock_timestamp()`: `now()` is the start of the transaction, and stale 
 come from `db/lifecycle.py`. No row back from a conditional write means: a guard said no, and nothing was written.
 """
 
+from collections.abc import Iterable
 from types import MappingProxyType
 from typing import Any, Final
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.sql.dml import ReturningInsert
 
 from db.lifecycle import TRANSITIONS, Move, State, sources
@@ -39,6 +40,25 @@ _ATTEMPT: Final = sa.bindparam("in_attempt", type_=sa.Integer)
 
 def _seconds_until(moment: sa.ColumnElement[Any]) -> sa.ColumnElement[float]:
     return sa.cast(sa.func.extract("epoch", moment - _NOW), sa.Float)
+
+
+def _written(states: Iterable[State]) -> list[sa.ColumnElement[str]]:
+    """Write states into a statement as they are: SQLAlchemy would render a list of values anew each time."""
+    return [sa.literal_column(f"'{state.value}'", sa.Text) for state in states]
+
+
+def _next_seq(message_id: sa.ColumnElement[Any]) -> sa.ScalarSelect[int]:
+    """Give the next place in a message's timeline; the row lock makes it nobody else's."""
+    return (
+        sa.select(sa.func.coalesce(sa.func.max(timeline.c.seq), 0) + 1)
+        .where(timeline.c.message_id == message_id)
+        .scalar_subquery()
+    )
+
+
+def _appending(rows: sa.Select[Any]) -> ReturningInsert[Any]:
+    columns = ["message_id", "seq", "from_state", "to_state", "move", "reason", "attempt", "actor"]
+    return sa.insert(timeline).from_select(columns, rows).returning(timeline.c.seq, timeline.c.attempt)
 
 
 LOCK: Final = sa.select(messages.c.state).where(messages.c.id == _MESSAGE).with_for_update()
@@ -122,37 +142,52 @@ CLAIM_FACTS: Final = (
 )
 """What claim decides on."""
 
-CLAIM: Final = (
+_taken: Final = (
     sa.update(messages)
     .where(
         messages.c.id == _MESSAGE,
-        messages.c.state.in_(sources(Move.CLAIM)),
+        messages.c.state.in_(_written(sources(Move.CLAIM))),
         messages.c.token == _TOKEN,
         messages.c.due_at <= _NOW,
     )
     .values(state=State.LEASED, came_from=messages.c.state, token=messages.c.token + 1, updated_at=_NOW)
-    .returning(messages.c.token, messages.c.came_from)
+    .returning(messages.c.id, messages.c.token, messages.c.came_from)
+    .cte("taken")
 )
-"""Take the lease and raise the fencing token. No row: somebody has it, or it isn't due."""
-
-OPEN_ATTEMPT: Final = (
+_opened: Final = (
     sa.insert(attempts)
     .from_select(
         ["message_id", "number", "token", "claim_id", "lease_owner", "lease_expires_at"],
         sa.select(
-            _MESSAGE,
+            _taken.c.id,
             sa.select(sa.func.coalesce(sa.func.max(attempts.c.number), 0) + 1)
             .where(attempts.c.message_id == _MESSAGE)
             .scalar_subquery(),
-            _TOKEN,
+            _taken.c.token,
             sa.bindparam("this_claim", type_=sa.Text),
             sa.bindparam("owner", type_=sa.Text),
             _NOW + sa.bindparam("lease", type_=sa.Interval),
         ),
     )
-    .returning(attempts.c.number)
+    .returning(attempts.c.message_id, attempts.c.number)
+    .cte("opened")
 )
-"""Open the attempt of a claim, with its lease. Never renewed: the lease follows from the call's own bound."""
+CLAIM: Final = _appending(
+    sa.select(
+        _taken.c.id,
+        _next_seq(_taken.c.id),
+        _taken.c.came_from,
+        sa.literal(State.LEASED.value),
+        sa.literal(Move.CLAIM.value),
+        sa.null(),
+        _opened.c.number,
+        sa.literal(TRANSITIONS[Move.CLAIM].by.value),
+    ).join_from(_taken, _opened, _opened.c.message_id == _taken.c.id)
+)
+"""Take the lease and raise the fencing token, open the attempt with its lease, and write the timeline, as one.
+
+No row: somebody has it, or it isn't due. The lease is never renewed: it follows from the call's own bound.
+"""
 
 BEGIN_FACTS: Final = (
     sa.select(
@@ -310,7 +345,7 @@ def _move(move: Move) -> ReturningInsert[Any]:
         values["delivered_at"] = _NOW
     moved = (
         sa.update(messages)
-        .where(messages.c.id == _MESSAGE, messages.c.state.in_(sources(move)), messages.c.token == _TOKEN)
+        .where(messages.c.id == _MESSAGE, messages.c.state.in_(_written(sources(move))), messages.c.token == _TOKEN)
         .values(updated_at=_NOW, **values)
         .returning(messages.c.id, messages.c.state)
         .cte("moved")
@@ -327,20 +362,6 @@ def _move(move: Move) -> ReturningInsert[Any]:
             sa.literal(by.value),
         )
     )
-
-
-def _next_seq(message_id: sa.ColumnElement[Any]) -> sa.ScalarSelect[int]:
-    """Give the next place in a message's timeline; the row lock makes it nobody else's."""
-    return (
-        sa.select(sa.func.coalesce(sa.func.max(timeline.c.seq), 0) + 1)
-        .where(timeline.c.message_id == message_id)
-        .scalar_subquery()
-    )
-
-
-def _appending(rows: sa.Select[Any]) -> ReturningInsert[Any]:
-    columns = ["message_id", "seq", "from_state", "to_state", "move", "reason", "attempt", "actor"]
-    return sa.insert(timeline).from_select(columns, rows).returning(timeline.c.seq)
 
 
 #: The moves that a token carries, each with its guard: the move's sources, and the token. CLAIM has a form of its own.
@@ -414,29 +435,39 @@ LEAVE_OUT: Final = (
 COPIES: Final = sa.select(_SUPPRESSED_COPIES.label("suppressed_copies")).where(messages.c.id == _MESSAGE)
 """Which copies the mail leaves out, for a body whose begin got no reply."""
 
+_as_written: Final = sa.func.jsonb_build_object(
+    sa.literal_column("'role'"),
+    recipients.c.role,
+    sa.literal_column("'position'"),
+    recipients.c.position,
+    sa.literal_column("'address'"),
+    recipients.c.address,
+    sa.literal_column("'name'"),
+    recipients.c.name,
+)
+_addressees: Final = sa.func.array(
+    sa.select(_as_written)
+    .where(recipients.c.message_id == messages.c.id)
+    .order_by(recipients.c.role, recipients.c.position)
+    .correlate(messages)
+    .scalar_subquery(),
+    type_=ARRAY(JSONB),
+)
 SUBMISSION: Final = (
     sa.select(
-        messages.c.id,
         messages.c.request_hash,
         messages.c.sender_address,
         messages.c.sender_name,
         messages.c.tags,
-        messages.c.provider,
         message_contents.c.subject,
         message_contents.c.text,
         message_contents.c.html,
         message_contents.c.headers,
         message_contents.c.reply_to,
+        _addressees.label("addressees"),
     )
     .join_from(messages, message_contents, message_contents.c.message_id == messages.c.id)
     .join(attempts, attempts.c.message_id == messages.c.id)
     .where(messages.c.id == _MESSAGE, attempts.c.number == _ATTEMPT)
 )
-"""What an attempt submits."""
-
-ADDRESSEES: Final = (
-    sa.select(recipients.c.role, recipients.c.position, recipients.c.address, recipients.c.name)
-    .where(recipients.c.message_id == _MESSAGE)
-    .order_by(recipients.c.role, recipients.c.position)
-)
-"""To whom an attempt submits."""
+"""What an attempt submits, and to whom."""

@@ -35,7 +35,7 @@ from db.ids import MessageId, new_id
 from db.lifecycle import CLAIMABLE, Move, State, target
 from db.outcomes import EventType, Outcome, Reason
 from db.records import Addressee, CallResult, ExpiredLease, MessageRef, Submission
-from db.transaction import LockedMessage, UnknownMessageError, connected, locked
+from db.transaction import LockedMessage, UnknownMessageError, connected, locked, reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,15 +118,13 @@ class MessageStore:
                 case ClaimAnswer.LEASED if facts.own_attempt_open:
                     return Claimed(answer=answer, state=state, attempt=row.own_number)
                 case ClaimAnswer.LEASED:
-                    taken = await message.first(statements.CLAIM, this_token=row.token)
+                    taken = await message.first(
+                        statements.CLAIM, this_token=row.token, this_claim=claim_id, owner=owner, lease=lease
+                    )
                     if taken is None:  # the guards of the statement said no, though the decision said yes
                         return Claimed(answer=ClaimAnswer.BUSY, state=state, wait=timedelta())
-                    opened = await message.one(
-                        statements.OPEN_ATTEMPT, this_token=taken.token, this_claim=claim_id, owner=owner, lease=lease
-                    )
                     await _leave_out(message, row)
-                    await message.note(Move.CLAIM, from_state=state, to_state=State.LEASED, attempt=opened.number)
-                    return Claimed(answer=answer, state=State.LEASED, attempt=opened.number)
+                    return Claimed(answer=answer, state=State.LEASED, attempt=taken.attempt)
                 case ClaimAnswer.SUPPRESSED:
                     await message.make(Move.SUPPRESS_AT_CLAIM, token=row.token, from_state=state, reason=reason)
                     await _mark_recipient(message, reason)
@@ -143,16 +141,14 @@ class MessageStore:
 
     async def submission(self, message_id: MessageId, attempt: int) -> Submission:
         """Read what an attempt submits: protected content, for the provider alone."""
-        async with connected(self.engine) as connection:
-            message = LockedMessage(connection, message_id)
-            row = await message.one(statements.SUBMISSION, in_attempt=attempt)
-            addressees = (await connection.execute(statements.ADDRESSEES, {"this_message": message_id})).all()
+        async with reading(self.engine) as connection:
+            row = await LockedMessage(connection, message_id).one(statements.SUBMISSION, in_attempt=attempt)
         return Submission(
             message_id=message_id,
             attempt=attempt,
             request_hash=row.request_hash,
             sender=Addressee(role="from", address=row.sender_address, name=row.sender_name),
-            recipients=tuple(Addressee(**to._asdict()) for to in addressees),
+            recipients=tuple(Addressee(**to) for to in row.addressees),
             reply_to=tuple(
                 Addressee(role="reply_to", address=entry["address"], name=entry["name"]) for entry in row.reply_to
             ),
@@ -261,16 +257,9 @@ class MessageStore:
         """Settle the lease of this attempt; where its token is stale, change nothing and say where the message is."""
         async with locked(self.engine, message_id) as message:
             settlement, lease_left = await _settle(message, attempt, limits, after_lease_only=False)
-            row = await message.one(statements.STANDING)
+            finalized = await _standing(message, settlement, lease_left)
             passing(CrashPoint.FINALIZE_UNCOMMITTED)
-        state = State(row.state)
-        if settlement.answer is SettleAnswer.WAIT:
-            return Finalized(answer=FinalAnswer.WAIT, state=state, wait=lease_left)
-        if state is State.LEASED:  # a newer claim's lease: look again when it ends
-            return Finalized(answer=FinalAnswer.AGAIN, state=state, wait=_wait(row.lease_in))
-        if state in CLAIMABLE:
-            return Finalized(answer=FinalAnswer.AGAIN, state=state, wait=_wait(row.due_in))
-        return Finalized(answer=FinalAnswer.SETTLED, state=state)
+        return finalized
 
     async def expired_leases(self, most: int) -> list[ExpiredLease]:
         """List leases that ran out, oldest first, at most `most`."""
@@ -354,6 +343,21 @@ async def _settle(
             await message.make(move, token=current.token, from_state=from_state, reason=reason, attempt=attempt, **more)
             from_state = target(move)
     return settlement, _wait(current.lease_in)
+
+
+async def _standing(message: LockedMessage, settlement: Settlement, lease_left: timedelta) -> Finalized:
+    """Say where a message stands after a settlement, and when to look again."""
+    if settlement.answer is SettleAnswer.MOVED and (end := target(settlement.moves[-1][0])) not in CLAIMABLE:
+        return Finalized(answer=FinalAnswer.SETTLED, state=end)
+    row = await message.one(statements.STANDING)
+    state = State(row.state)
+    if settlement.answer is SettleAnswer.WAIT:
+        return Finalized(answer=FinalAnswer.WAIT, state=state, wait=lease_left)
+    if state is State.LEASED:  # a newer claim's lease: look again when it ends
+        return Finalized(answer=FinalAnswer.AGAIN, state=state, wait=_wait(row.lease_in))
+    if state in CLAIMABLE:
+        return Finalized(answer=FinalAnswer.AGAIN, state=state, wait=_wait(row.due_in))
+    return Finalized(answer=FinalAnswer.SETTLED, state=state)
 
 
 def attempt_facts(row: sa.Row[Any]) -> AttemptFacts:

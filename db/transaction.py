@@ -90,3 +90,14 @@ async def connected(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
     with outages():
         async with engine.connect() as connection:
             yield connection
+
+
+@asynccontextmanager
+async def reading(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """Take a connection for statements that are transactions by themselves: two round trips less than `connected`.
+
+    Raises UnavailableError.
+    """
+    with outages():
+        async with engine.connect() as plain:
+            yield await plain.execution_options(isolation_level="AUTOCOMMIT")

@@ -1,7 +1,4 @@
-"""What a message's workflow is started with, and what it ends with.
-
-Apart from the workflow, which the sandbox loads anew for every message: these need not be built each time.
-"""
+"""What a message's workflow is started with, and what it ends with."""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,7 @@
 """The workflow of one message: claim, submit, finalize, with durable waits between tries.
 
-The one place that orders steps. It completes for every business outcome, and knows nothing but ids, numbers and codes.
+The one place that orders steps, though the body that claims usually goes on to the end of its attempt by itself, and
+says so (docs/decisions/0026). It completes for every business outcome, and knows nothing but ids, numbers and codes.
 Whatever Temporal says of submit is no evidence: finalize asks the row.
 """
 
@@ -41,8 +42,7 @@ class MessageWorkflow:
             claim = await self._claim(message)
             match claim.answer:
                 case ClaimAnswer.LEASED:
-                    await self._submit(message, claim)
-                    end = await self._finalize(message, claim)
+                    end = await self._attempt(message, claim)
                     if end.answer is FinalAnswer.SETTLED:
                         return MessageResult(state=end.state)
                     await _wait(end.wait_seconds, f"{end.state}: next try")
@@ -53,6 +53,14 @@ class MessageWorkflow:
                 case _ as other:
                     _unreachable(other)
 
+    async def _attempt(self, message: MessageInput, claim: ClaimReply) -> FinalizeReply:
+        """Do what is left of an attempt: nothing, where the body that claimed it went through to its end."""
+        if claim.final in (FinalAnswer.SETTLED, FinalAnswer.AGAIN):
+            return FinalizeReply(answer=claim.final, state=claim.state, wait_seconds=claim.wait_seconds)
+        if not claim.submitted:
+            await self._submit(message, claim)
+        return await self._finalize(message, claim)
+
     async def _claim(self, message: MessageInput) -> ClaimReply:
         reply: ClaimReply = await workflow.execute_activity(
             CLAIM,
@@ -60,9 +68,11 @@ class MessageWorkflow:
             result_type=ClaimReply,
             task_queue=policies.CLAIM_QUEUE,
             start_to_close_timeout=policies.CLAIM_START_TO_CLOSE,
+            heartbeat_timeout=policies.CLAIM_HEARTBEAT,
+            cancellation_type=workflow.ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             retry_policy=policies.UNTIL_IT_SUCCEEDS,
             priority=Priority(priority_key=policies.PRIORITY_KEY, fairness_key=message.tenant_id[:64]),
-            summary="claim",
+            summary="claim, submit, finalize",
         )
         return reply
 

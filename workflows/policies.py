@@ -15,8 +15,10 @@ MESSAGE_QUEUE: Final = "fencepost-messages"
 #: Claims only: pacing to the provider's quota and fairness between tenants sit here, where nothing is leased yet.
 CLAIM_QUEUE: Final = "fencepost-claim-ses"
 
-#: A claim is a few short statements; it may be run again safely, so a worker that hangs is given up soon.
-CLAIM_START_TO_CLOSE: Final = timedelta(seconds=5)
+#: A backstop. The worker's own ladder bounds the attempt that goes with a claim, and is a setting of the worker.
+CLAIM_START_TO_CLOSE: Final = timedelta(minutes=5)
+#: A claim may be run again safely, so a worker that was killed or hangs is given up soon. Nothing is cancelled by it.
+CLAIM_HEARTBEAT: Final = timedelta(seconds=5)
 FINALIZE_START_TO_CLOSE: Final = timedelta(seconds=5)
 #: Up to a thousand short transactions.
 SWEEP_START_TO_CLOSE: Final = timedelta(seconds=60)

@@ -44,7 +44,7 @@ async def test_claim_takes_a_message_from_its_sources_only(
 ) -> None:
     message = await make_message(superuser, state, token=3)
 
-    taken = await _rows(connection, statements.CLAIM, message, this_token=3)
+    taken = await _rows(connection, statements.CLAIM, message, this_token=3, **CLAIMING)
 
     assert taken == (1 if state in (State.QUEUED, State.RETRYABLE) else 0)
 
@@ -52,7 +52,7 @@ async def test_claim_takes_a_message_from_its_sources_only(
 async def test_claim_needs_the_token_that_was_read(connection: AsyncConnection, superuser: asyncpg.Connection) -> None:
     message = await make_message(superuser, State.QUEUED, token=3)
 
-    assert await _rows(connection, statements.CLAIM, message, this_token=2) == 0
+    assert await _rows(connection, statements.CLAIM, message, this_token=2, **CLAIMING) == 0
 
 
 async def test_claim_leaves_a_message_that_is_not_due(
@@ -63,17 +63,22 @@ async def test_claim_leaves_a_message_that_is_not_due(
         "UPDATE messages SET due_at = clock_timestamp() + interval '1 hour' WHERE id = $1", message.id
     )
 
-    assert await _rows(connection, statements.CLAIM, message, this_token=0) == 0
+    assert await _rows(connection, statements.CLAIM, message, this_token=0, **CLAIMING) == 0
 
 
 async def test_claim_raises_the_token_by_one(connection: AsyncConnection, superuser: asyncpg.Connection) -> None:
     message = await make_message(superuser, State.QUEUED, token=3)
 
-    row = (await connection.execute(statements.CLAIM, {"this_message": message.id, "this_token": 3})).one()
+    await connection.execute(statements.CLAIM, {"this_message": message.id, "this_token": 3, **CLAIMING})
+    await connection.commit()
 
-    assert row.token == 4
+    assert await superuser.fetchval("SELECT token FROM messages WHERE id = $1", message.id) == 4
+    attempt = await superuser.fetchrow("SELECT token, number FROM attempts WHERE message_id = $1", message.id)
+    assert attempt is not None
+    assert tuple(attempt) == (4, 1)
 
 
+CLAIMING: dict[str, Any] = {"this_claim": "c", "owner": "o", "lease": MINUTE}
 BEGINNING = {"this_token": 1, "this_begin": BEGIN_ID, "needs": timedelta(seconds=13)}
 
 
@@ -215,7 +220,7 @@ async def test_no_move_is_made_under_a_stale_token(
 
 
 OWN: dict[str, tuple[State, list[AttemptRow], dict[str, Any]]] = {
-    "CLAIM": (State.QUEUED, [], {"this_token": 0}),
+    "CLAIM": (State.QUEUED, [], {"this_token": 0, **CLAIMING}),
     "BEGIN": (State.LEASED, [AttemptRow(lease=MINUTE)], BEGINNING),
     "USE_ATTEMPT": (State.LEASED, [AttemptRow()], {"this_token": 1}),
     "RECORD": (State.LEASED, [AttemptRow(begin_id=BEGIN_ID)], RECORDING),
@@ -280,8 +285,7 @@ async def test_a_release_goes_back_to_where_the_claim_came_from(
 
 SCANNED: dict[str, dict[str, Any]] = {
     "CLAIM_FACTS": {"this_claim": "c", "max_age": MINUTE},
-    "CLAIM": {"this_token": 1},
-    "OPEN_ATTEMPT": {"this_token": 1, "this_claim": "c", "owner": "o", "lease": MINUTE},
+    "CLAIM": {"this_token": 1, **CLAIMING},
     "BEGIN_FACTS": {"in_attempt": 1, "needs": MINUTE},
     "BEGIN": BEGINNING,
     "USE_ATTEMPT": {"this_token": 1},
@@ -292,7 +296,6 @@ SCANNED: dict[str, dict[str, Any]] = {
     "STANDING": {},
     "LOCK": {},
     "SUBMISSION": {"in_attempt": 1},
-    "ADDRESSEES": {},
     "SUPPRESS_RECIPIENT": {},
     "LOCK_IF_FREE": {},
     "EXPIRED_LEASES": {"most": 10},

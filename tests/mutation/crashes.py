@@ -7,7 +7,6 @@ from tests.mutation.mutant import Mutant, Source
 _TESTS: Final = "tests/faults/test_crash_points.py"
 _DECISIONS: Final = Source("db/decisions.py", _TESTS)
 _EVIDENCE: Final = Source("db/evidence.py", _TESTS)
-_INTAKE: Final = Source("db/intake.py", _TESTS)
 _POLICIES: Final = Source("workflows/policies.py", _TESTS)
 _TEMPORAL: Final = Source("workflows/temporal.py", _TESTS)
 _SWEEP: Final = Source("activities/sweep.py", _TESTS)
@@ -16,14 +15,6 @@ _API: Final = "test_an_api_that_dies_at_intake_leaves_one_message_for_the_client
 _FINALIZE: Final = "test_a_worker_that_dies_at_either_side_of_finalizes_commit_leaves_it_done_once"
 
 GUARDS: Final[tuple[Mutant, ...]] = (
-    _INTAKE.changed(
-        "crash: intake is one transaction",
-        "                await connection.execute(sa.insert(message_contents), _content_row(message))\n",
-        "                await connection.commit()\n"
-        "                await connection.execute(sa.insert(message_contents), _content_row(message))\n",
-        "a message is committed before its content and recipients are",
-        f"{_API}[intake_uncommitted-202]",
-    ),
     _SWEEP.changed(
         "crash: the sweep starts what has no run",
         "started, failed_to_start = await self._start_runs()",
@@ -33,8 +24,8 @@ GUARDS: Final[tuple[Mutant, ...]] = (
     ),
     _POLICIES.changed(
         "crash: a claim is given up soon",
-        "CLAIM_START_TO_CLOSE: Final = timedelta(seconds=5)",
-        "CLAIM_START_TO_CLOSE: Final = timedelta(minutes=5)",
+        "CLAIM_HEARTBEAT: Final = timedelta(seconds=5)",
+        "CLAIM_HEARTBEAT: Final = timedelta(minutes=5)",
         "a claim that a dead worker took up is waited for",
         "test_a_worker_that_dies_before_it_claims_leaves_the_claim_to_another",
     ),

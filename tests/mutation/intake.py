@@ -1,18 +1,16 @@
-"""The guards of api/intake.py and db/intake.py: one command, one message."""
+"""The guards of api/intake.py and db/intake_statements.py: one command, one message."""
 
 from typing import Final
 
 from tests.mutation.mutant import Mutant, Source
 
 _IN: Final = Source("api/intake.py", "tests/api/test_messages.py")
-_DB: Final = Source("db/intake.py", "tests/api/test_intake_outages.py")
+_DB: Final = Source("db/intake_statements.py", "tests/api/test_intake_outages.py")
 _OUTAGES: Final = "tests/api/test_intake_outages.py::"
 
 _LOOK_UP: Final = """\
-        original = await self._store.original(caller.tenant_id, key)
-        if original is not None:
-            return _compare(original, key, command)
-        sender, template
+        if found.original is not None:
+            return _compare(found.original, key, command)
 """
 _AS_KEPT: Final = "test_what_was_taken_from_the_sender_at_intake_is_what_a_replay_is_compared_with"
 _OTHERS: Final = (
@@ -22,21 +20,17 @@ _OTHERS: Final = (
 _REPLAY: Final = (
     _IN.changed(
         "intake: replay first",
-        _LOOK_UP.rstrip(),
-        "        await self._referred(caller, command)\n" + _LOOK_UP.rstrip(),
+        _LOOK_UP,
+        "        _referred(caller, found)\n" + _LOOK_UP,
         "a replay is answered only while its sender and template may be used",
         _AS_KEPT,
         "test_a_disabled_tenant_may_read_and_replay_but_send_nothing_new",
     ),
     _IN.changed(
         "intake: kept defaults",
-        "            return _compare(original, key, command)\n        sender, template",
-        "            now = await self._store.sender(caller.tenant_id, command.sender)\n"
-        "            if now is not None:\n"
-        '                object.__setattr__(original, "sender_address", now.address)\n'
-        "            return _compare(original, key, command)\n"
-        "        sender, template",
-        "a replay is compared with the sender's address of today",
+        "sender_address=original.sender_address,",
+        'sender_address="today@example.com",',
+        "a replay is compared with another sender's address than the one that was kept",
         _AS_KEPT,
     ),
     _IN.changed(
@@ -100,14 +94,14 @@ _LOST: Final = (
 _REFERRED: Final = (
     _IN.changed(
         "intake: sender active",
-        "        if not sender.active:\n",
-        "        if False:\n",
+        "    if not found.sender.active:\n",
+        "    if False:\n",
         "a switched-off sender takes new commands",
         _AS_KEPT,
     ),
     _IN.changed(
         "intake: tenant active",
-        "        caller.require_active()\n",
+        "    caller.require_active()\n",
         "",
         "a disabled tenant sends new commands",
         "test_a_disabled_tenant_may_read_and_replay_but_send_nothing_new",
@@ -116,16 +110,28 @@ _REFERRED: Final = (
 
 _INSERT: Final = (
     _DB.without(
-        "INSERT_MESSAGE: on conflict",
-        '.on_conflict_do_nothing(index_elements=["tenant_id", "idempotency_key"])',
+        "ACCEPT: on conflict",
+        '    .on_conflict_do_nothing(index_elements=["tenant_id", "idempotency_key"])\n',
         "of two first commands at once, the loser is an error",
         "test_a_command_that_waited_for_anothers_insert_is_judged_against_it",
     ),
     _DB.without(
         "ORIGINAL: tenant",
-        '    messages.c.tenant_id == sa.bindparam("tenant_id", type_=sa.Text),\n',
+        "messages.c.tenant_id == _TENANT, ",
         "a key is looked up among all tenants",
         "tests/api/test_messages.py::test_one_key_of_two_tenants_is_two_messages",
+    ),
+    _DB.without(
+        "LOOK_UP: the sender's tenant",
+        "    senders.c.tenant_id == _TENANT,\n",
+        "a tenant sends in another one's name",
+        "tests/api/test_messages.py::test_what_is_another_tenants_is_not_found",
+    ),
+    _DB.without(
+        "LOOK_UP: the template's tenant",
+        "    template_versions.c.tenant_id == _TENANT,\n",
+        "a tenant sends another one's template",
+        "tests/api/test_messages.py::test_what_is_another_tenants_is_not_found",
     ),
 )
 

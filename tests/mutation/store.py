@@ -149,22 +149,22 @@ _STALE: Final = _FACTS + "test_a_finalize_that_is_not_the_lease_holders_changes_
 _SETTLE: Final = (
     _IN.without(
         "finalize: wait",
-        "        if settlement.answer is SettleAnswer.WAIT:\n"
-        "            return Finalized(answer=FinalAnswer.WAIT, state=state, wait=lease_left)\n",
+        "    if settlement.answer is SettleAnswer.WAIT:\n"
+        "        return Finalized(answer=FinalAnswer.WAIT, state=state, wait=lease_left)\n",
         "finalize does not say that a call may still be under way",
         "test_finalize_waits_while_a_call_may_be_under_way",
     ),
     _IN.without(
         "finalize: newer lease",
-        "        if state is State.LEASED:  # a newer claim's lease: look again when it ends\n"
-        "            return Finalized(answer=FinalAnswer.AGAIN, state=state, wait=_wait(row.lease_in))\n",
+        "    if state is State.LEASED:  # a newer claim's lease: look again when it ends\n"
+        "        return Finalized(answer=FinalAnswer.AGAIN, state=state, wait=_wait(row.lease_in))\n",
         "finalize takes somebody else's lease for an end",
         f"{_STALE}[stale]",
     ),
     _IN.without(
         "finalize: again",
-        "        if state in CLAIMABLE:\n"
-        "            return Finalized(answer=FinalAnswer.AGAIN, state=state, wait=_wait(row.due_in))\n",
+        "    if state in CLAIMABLE:\n"
+        "        return Finalized(answer=FinalAnswer.AGAIN, state=state, wait=_wait(row.due_in))\n",
         "finalize takes a message that is free to be claimed for settled",
         "test_refusals_are_tried_again_until_the_attempts_are_used_up",
     ),

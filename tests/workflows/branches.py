@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from temporalio import activity
@@ -25,6 +25,11 @@ from db.lifecycle import State
 
 def leased(attempt: int = 1) -> ClaimReply:
     return ClaimReply(answer=ClaimAnswer.LEASED, state=State.LEASED, attempt=attempt, submit_within_seconds=20)
+
+
+def went(final: FinalAnswer | None, state: State, attempt: int = 1) -> ClaimReply:
+    """Give the reply of a body that went on with its attempt; no final: it was broken off after submit."""
+    return replace(leased(attempt), state=state, submitted="accepted", final=final, wait_seconds=0.05)
 
 
 def told(answer: ClaimAnswer, state: State = State.QUEUED, wait: float = 0.05) -> ClaimReply:
@@ -62,6 +67,17 @@ BRANCHES = {
     "submit_failed": Branch(claims=[leased()], finals=[ACCEPTED], submits_fail=True),
     "waited_for_the_lease": Branch(
         claims=[leased()], finals=[wait(), settled(State.AMBIGUOUS)], submits_fail=True, ends=State.AMBIGUOUS
+    ),
+    "accepted_in_one": Branch(claims=[went(FinalAnswer.SETTLED, State.PROVIDER_ACCEPTED)]),
+    "retried_in_one": Branch(
+        claims=[
+            went(FinalAnswer.AGAIN, State.RETRYABLE),
+            went(FinalAnswer.SETTLED, State.PROVIDER_ACCEPTED, attempt=2),
+        ]
+    ),
+    "broken_off": Branch(claims=[went(None, State.LEASED)], finals=[ACCEPTED]),
+    "waited_in_one": Branch(
+        claims=[went(FinalAnswer.WAIT, State.LEASED)], finals=[settled(State.AMBIGUOUS)], ends=State.AMBIGUOUS
     ),
     "suppressed_at_claim": Branch(claims=[told(ClaimAnswer.SUPPRESSED, State.SUPPRESSED)], ends=State.SUPPRESSED),
     "suppressed_at_begin": Branch(claims=[leased()], finals=[settled(State.SUPPRESSED)], ends=State.SUPPRESSED),

@@ -8,22 +8,26 @@ from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 import asyncpg
+from sqlalchemy.ext.asyncio import AsyncEngine
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.worker import Worker
 from typing_extensions import override
 
 from activities.contracts import SweepReply
 from activities.provider import Provider, Request
+from db.decisions import Limits
+from db.engine import UnavailableError
 from db.ids import MessageId
 from db.lifecycle import State
 from db.records import CallResult, MessageRef, Submission
-from db.store import MessageStore
+from db.store import Claimed, MessageStore
 from tests.factories import state_of
 from tests.fakes import ACCEPTED, ScriptedProvider
 from tests.waiting import until
-from worker import DeliverySettings, WorkerSettings, build_sweep, build_workers
+from worker import THREADS_A_SLOT, DeliverySettings, WorkerSettings, build_sweep, build_workers
 from workflows.contracts import MessageResult
 from workflows.temporal import start_message
 
@@ -45,6 +49,24 @@ PATIENT = DELIVERY.model_copy(
 LONG_LEASE = DELIVERY.model_copy(update={"submit_timeout_seconds": 5, "lease_seconds": 9, "shutdown_grace_seconds": 6})
 
 
+class SubmitsApart(MessageStore):
+    """Loses the reply to each claim once: Temporal runs it again, and submit becomes an activity of its own."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        super().__init__(engine)
+        self._lost: set[str] = set()
+
+    @override
+    async def claim(
+        self, message_id: MessageId, *, claim_id: str, owner: str, lease: timedelta, limits: Limits
+    ) -> Claimed:
+        claimed = await super().claim(message_id, claim_id=claim_id, owner=owner, lease=lease, limits=limits)
+        if claim_id in self._lost:
+            return claimed
+        self._lost.add(claim_id)
+        raise UnavailableError
+
+
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """A worker's parts, and ways to ask for a message's run."""
@@ -64,6 +86,11 @@ class Delivery:
 
     def handle(self, message: MessageRef) -> WorkflowHandle[object, MessageResult]:
         return self.client.get_workflow_handle(message.workflow_id, result_type=MessageResult)
+
+    @property
+    def apart(self) -> SubmitsApart:
+        """A store with which submit is an activity of its own."""
+        return SubmitsApart(self.store.engine)
 
     async def status(self, message: MessageRef) -> WorkflowExecutionStatus | None:
         return (await self.handle(message).describe()).status
@@ -118,7 +145,7 @@ class Delivery:
         store: MessageStore | None = None,
     ) -> AsyncIterator[None]:
         """Run one worker process's workers in this one."""
-        with ThreadPoolExecutor(slots) as executor:
+        with ThreadPoolExecutor(THREADS_A_SLOT * slots) as executor:
             workers = self.workers(provider, executor, times=times, slots=slots, store=store)
             async with workers[0], workers[1]:
                 try:

@@ -57,7 +57,9 @@ async def allow_attempts(
     """Raise the maximum of attempts of a pending activity."""
     policy = RetryPolicy(maximum_attempts=attempts, backoff_coefficient=1)
     policy.initial_interval.FromTimedelta(every)
-    paths = ["retry_policy.maximum_attempts", "retry_policy.initial_interval", "retry_policy.backoff_coefficient"]
+    policy.maximum_interval.FromTimedelta(every)
+    names = ("maximum_attempts", "initial_interval", "maximum_interval", "backoff_coefficient")
+    paths = [f"retry_policy.{name}" for name in names]
     await client.workflow_service.update_activity_options(
         UpdateActivityOptionsRequest(
             namespace=client.namespace,

@@ -12,6 +12,7 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError
 from typing_extensions import override
 
+from activities.contracts import SUBMIT
 from db.lifecycle import State
 from db.outcomes import Outcome, Reason
 from db.records import CallResult, MessageRef, Submission
@@ -193,7 +194,7 @@ async def test_no_exceptions_text_reaches_temporal(delivery: Delivery, caplog: p
             except TypeError as inner:
                 raise RuntimeError("canary-outer@example.com") from inner
 
-    async with delivery.working(Broken()):
+    async with delivery.working(Broken(), store=delivery.apart):
         await start_message(delivery.client, message)
         await until(lambda: _has_failed_submit(delivery, message), within=10)
         await delivery.handle(message).terminate("seen enough")
@@ -206,7 +207,13 @@ async def test_no_exceptions_text_reaches_temporal(delivery: Delivery, caplog: p
 
 async def _has_failed_submit(delivery: Delivery, message: MessageRef) -> bool:
     history = await delivery.handle(message).fetch_history()
-    return any(event.HasField("activity_task_failed_event_attributes") for event in history.events)
+    submits = {
+        event.event_id
+        for event in history.events
+        if event.activity_task_scheduled_event_attributes.activity_type.name == SUBMIT
+    }
+    failed = (event.activity_task_failed_event_attributes for event in history.events)
+    return any(each.scheduled_event_id in submits for each in failed)
 
 
 async def test_a_message_that_this_database_does_not_know_fails_its_workflow(delivery: Delivery) -> None:

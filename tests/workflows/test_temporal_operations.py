@@ -23,12 +23,12 @@ from db.ids import MessageId
 from db.lifecycle import State
 from db.outcomes import Outcome, Reason
 from db.records import CallResult, MessageRef
-from db.store import MessageStore, Recorded
+from db.store import Recorded
 from tests.dev.running_simulator import running_simulator
 from tests.factories import make_message, state_of
 from tests.fakes import ACCEPTED
 from tests.waiting import somebody_waits, until
-from tests.workflows.delivery import DELIVERY, LONG_LEASE, PATIENT, CountingProvider, Delivery
+from tests.workflows.delivery import DELIVERY, LONG_LEASE, PATIENT, CountingProvider, Delivery, SubmitsApart
 from tests.workflows.temporal_operations import (
     PAUSED,
     SCHEDULED,
@@ -50,7 +50,7 @@ UNKNOWN = CallResult(outcome=Outcome.UNKNOWN, provider="ses", reason=Reason.CONN
 SOON_TIMED_OUT = DELIVERY.model_copy(update={"submit_timeout_seconds": 1.5, "lease_seconds": 7})
 
 
-class Unrecorded(MessageStore):
+class Unrecorded(SubmitsApart):
     """Loses Postgres after each call: the body of submit fails, and its outcome is nowhere."""
 
     @override
@@ -64,16 +64,16 @@ AGAIN_BY_HAND: Final = ("pause", "pause, reset", "five attempts, reset")
 RUN_AGAIN: Final = (*AGAIN_BY_HAND, "five attempts")
 
 
-async def _while_it_runs(client: Client, message: MessageRef, operation: str) -> None:
+async def _while_it_runs(client: Client, message: MessageRef, operation: str, activity: str = SUBMIT) -> None:
     match operation:
         case "pause" | "pause, reset":
-            await pause(client, message, SUBMIT)
+            await pause(client, message, activity)
         case "reset":
-            await reset_activity(client, message, SUBMIT)
+            await reset_activity(client, message, activity)
         case "five attempts":
-            await allow_attempts(client, message, SUBMIT, attempts=5)
+            await allow_attempts(client, message, activity, attempts=5)
         case "five attempts, reset":
-            await allow_attempts(client, message, SUBMIT, attempts=5, every=timedelta(seconds=60))
+            await allow_attempts(client, message, activity, attempts=5, every=timedelta(seconds=60))
         case _:
             assert operation == "none"
 
@@ -93,22 +93,27 @@ async def _once_it_has_failed(client: Client, message: MessageRef, operation: st
             assert operation not in AGAIN_BY_HAND
 
 
+@pytest.mark.parametrize("activity", [CLAIM, SUBMIT])
 @pytest.mark.parametrize(
     ("answer", "end"),
     [(ACCEPTED, State.PROVIDER_ACCEPTED), (UNKNOWN, State.AMBIGUOUS)],
     ids=["accepted", "unknown"],
 )
 async def test_a_submit_that_is_operated_on_while_it_runs_ends_as_its_provider_said(
-    delivery: Delivery, answer: CallResult, end: State
+    delivery: Delivery, answer: CallResult, end: State, activity: str
 ) -> None:
     messages = {operation: await make_message(delivery.connection) for operation in OPERATIONS}
     provider = CountingProvider(script=[answer], scripts={m.id: [answer] for m in messages.values()})
     provider.may_answer.clear()
 
-    async with delivery.working(provider, times=PATIENT):
+    store = delivery.apart if activity == SUBMIT else delivery.store
+
+    async with delivery.working(provider, times=PATIENT, store=store):
         await asyncio.gather(*(start_message(delivery.client, message) for message in messages.values()))
         await provider.calls_under_way(*messages.values())
-        await asyncio.gather(*(_while_it_runs(delivery.client, m, operation) for operation, m in messages.items()))
+        await asyncio.gather(
+            *(_while_it_runs(delivery.client, m, operation, activity) for operation, m in messages.items())
+        )
         provider.may_answer.set()
         ends = {operation: await delivery.end(message) for operation, message in messages.items()}
 
@@ -147,7 +152,7 @@ async def test_a_submit_that_is_paused_before_it_starts_waits_and_is_made_once(d
     provider.may_answer.clear()
 
     # One slot, and so no worker to hand the second submit to at once.
-    async with delivery.working(provider, times=PATIENT, slots=1):
+    async with delivery.working(provider, times=PATIENT, slots=1, store=delivery.apart):
         await start_message(delivery.client, first)
         await provider.calls_under_way(first)
         await start_message(delivery.client, paused)
@@ -208,7 +213,7 @@ async def test_a_result_that_comes_after_temporal_gave_up_submit_is_what_counts(
     provider = CountingProvider(scripts={throttled.id: [THROTTLED, ACCEPTED]})
     provider.may_answer.clear()
 
-    async with delivery.working(provider, times=SOON_TIMED_OUT):
+    async with delivery.working(provider, times=SOON_TIMED_OUT, store=delivery.apart):
         await asyncio.gather(*(start_message(delivery.client, message) for message in (accepted, throttled)))
         await until(lambda: _timed_out(delivery, accepted, throttled), within=SOON)
         provider.may_answer.set()
@@ -238,7 +243,7 @@ async def test_bodies_that_get_no_thread_in_time_submit_nothing_late(
         provider = SesProvider(SesSettings(endpoint_url=simulator.endpoint_url), connections=8)
         with ThreadPoolExecutor(1) as one_thread:
             one_thread.submit(may_go_on.wait, 60)
-            claims, others = delivery.workers(provider, one_thread, times=SOON_TIMED_OUT)
+            claims, others = delivery.workers(provider, one_thread, times=SOON_TIMED_OUT, store=delivery.apart)
             async with claims, others:
                 await asyncio.gather(*(start_message(delivery.client, message) for message in messages))
                 await until(lambda: _timed_out(delivery, *messages), within=SOON)
@@ -271,7 +276,7 @@ async def test_a_worker_that_knows_no_submit_costs_an_attempt_that_does_not_coun
     )
 
     with ThreadPoolExecutor(8) as executor:
-        claims, messages = delivery.workers(provider, executor)
+        claims, messages = delivery.workers(provider, executor, store=delivery.apart)
         async with claims:
             async with lacking:
                 await start_message(delivery.client, message)
