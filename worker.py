@@ -180,12 +180,12 @@ def build_workers(
         executor,
         call_budget=timedelta(seconds=delivery.call_budget_seconds),
         submit_within=submit_within,
+        limits=limits,
     )
     finalize = FinalizeActivity(store, limits=limits)
     claim = ClaimActivity(
         store,
         submit,
-        finalize,
         # No other process, and no earlier life of this one, has this name.
         owner=f"{settings.name}-{secrets.token_hex(4)}",
         lease=timedelta(seconds=delivery.lease_seconds),

@@ -17,7 +17,6 @@ import structlog
 from temporalio import activity
 
 from activities.contracts import CLAIM, ClaimReply, ClaimRequest
-from activities.finalize import FinalizeActivity
 from activities.provider import Request
 from activities.submit import SubmitActivity, uninterrupted
 from db.crash_points import CrashPoint, passing
@@ -41,7 +40,6 @@ class ClaimActivity:
     Args:
         store: Where messages are.
         submit: What the body that took the lease goes on with.
-        finalize: What comes after that.
         owner: This process, by a name that no other has; for people who look into the database.
         lease: How long a lease runs.
         limits: When a message is given up.
@@ -54,7 +52,6 @@ class ClaimActivity:
         self,
         store: MessageStore,
         submit: SubmitActivity[Request],
-        finalize: FinalizeActivity,
         *,
         owner: str,
         lease: timedelta,
@@ -64,7 +61,6 @@ class ClaimActivity:
     ) -> None:
         self._store = store
         self._submit = submit
-        self._finalize = finalize
         self._owner = owner
         self._lease = lease
         self._limits = limits
@@ -97,12 +93,16 @@ class ClaimActivity:
 
     async def _attempt(self, message_id: MessageId, reply: ClaimReply) -> ClaimReply:
         try:
-            reply = replace(reply, submitted=await self._submit.attempt(message_id, reply.attempt))
-            final = await self._finalize.settle(message_id, reply.attempt)
-        except Exception as error:  # noqa: BLE001  (the workflow goes on where this ends: it finalizes until it succeeds)
+            made = await self._submit.attempt(message_id, reply.attempt)
+        except Exception as error:  # noqa: BLE001  (whatever it was, the row knows more; the workflow asks it)
             _log.warning("attempt_broken_off", message_id=str(message_id), error=type(error).__name__)
-            return replace(reply, submitted=reply.submitted or "broken_off")
-        return replace(reply, final=final.answer, state=final.state, wait_seconds=final.wait_seconds)
+            return replace(reply, submitted="broken_off")
+        reply = replace(reply, submitted=made.result)
+        if made.final is None:
+            return reply
+        final = made.final
+        passing(CrashPoint.FINALIZE_COMMITTED)
+        return replace(reply, final=final.answer, state=final.state, wait_seconds=final.wait.total_seconds())
 
     async def _claim(self, message_id: MessageId, claim_id: str) -> ClaimReply:
         claimed = await self._store.claim(

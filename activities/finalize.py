@@ -5,7 +5,6 @@ from uuid import UUID
 from temporalio import activity
 
 from activities.contracts import FINALIZE, FinalizeReply, FinalizeRequest
-from db.crash_points import CrashPoint, passing
 from db.decisions import Limits
 from db.ids import MessageId
 from db.store import MessageStore
@@ -21,12 +20,8 @@ class FinalizeActivity:
     @activity.defn(name=FINALIZE)
     async def finalize(self, request: FinalizeRequest) -> FinalizeReply:
         """Settle; whatever Temporal says of submit is no evidence, only the row is."""
-        return await self.settle(MessageId(UUID(request.message_id)), request.attempt)
-
-    async def settle(self, message_id: MessageId, attempt: int) -> FinalizeReply:
-        """Settle the lease of an attempt, and say where the message stands."""
-        finalized = await self._store.finalize(message_id, attempt, limits=self._limits)
-        passing(CrashPoint.FINALIZE_COMMITTED)
+        message_id = MessageId(UUID(request.message_id))
+        finalized = await self._store.finalize(message_id, request.attempt, limits=self._limits)
         return FinalizeReply(
             answer=finalized.answer, state=finalized.state, wait_seconds=finalized.wait.total_seconds()
         )

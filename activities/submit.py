@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final, Generic, TypeVar
 from uuid import UUID, uuid4
@@ -14,11 +15,11 @@ from temporalio import activity
 from activities.contracts import SUBMIT, SubmitReply, SubmitRequest
 from activities.provider import Provider, Request
 from db.crash_points import CrashPoint, passing
-from db.decisions import BeginAnswer
+from db.decisions import BeginAnswer, Limits
 from db.ids import MessageId
 from db.outcomes import Outcome, Reason
 from db.records import CallResult
-from db.store import MessageStore, Recorded, Reread
+from db.store import Finalized, MessageStore, Recorded, Reread
 
 Result = TypeVar("Result")
 
@@ -28,6 +29,14 @@ BEGIN_MARGIN: Final = timedelta(seconds=1)
 _DATABASE_PAUSE: Final = timedelta(seconds=0.2)
 
 _log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempted:
+    """What submit came to, and where the message stands, if it was settled too."""
+
+    result: str
+    final: Finalized | None = None
 
 
 class SubmitActivity(Generic[Request]):
@@ -40,6 +49,7 @@ class SubmitActivity(Generic[Request]):
             that waits for a thread would begin after Temporal called it timed out.
         call_budget: Wall clock from begin to the end of the call.
         submit_within: The whole of this activity; what is left of it after the call is for recording.
+        limits: When a message is tried again, and when it is given up.
 
     """
 
@@ -51,21 +61,23 @@ class SubmitActivity(Generic[Request]):
         *,
         call_budget: timedelta,
         submit_within: timedelta,
+        limits: Limits,
     ) -> None:
         self._store = store
         self._provider = provider
         self._executor = executor
         self._call_budget = call_budget
         self._submit_within = submit_within
+        self._limits = limits
 
     @activity.defn(name=SUBMIT)
     async def submit(self, request: SubmitRequest) -> SubmitReply:
         """Submit an attempt, if begin lets it. No cancel and no shutdown cuts it short once it runs."""
-        result = await uninterrupted(self.attempt(MessageId(UUID(request.message_id)), request.attempt))
-        return SubmitReply(result=result)
+        made = await uninterrupted(self.attempt(MessageId(UUID(request.message_id)), request.attempt))
+        return SubmitReply(result=made.result)
 
-    async def attempt(self, message_id: MessageId, attempt: int) -> str:
-        """Submit an attempt, if begin lets it, and say what came of it. The caller sees to it that nothing cuts in."""
+    async def attempt(self, message_id: MessageId, attempt: int) -> Attempted:
+        """Submit an attempt, if begin lets it, and settle it. The caller sees to it that nothing cuts in."""
         passing(CrashPoint.SUBMIT_TAKEN_UP)
         submission = await self._store.submission(message_id, attempt)
         prepared = self._provider.prepare(submission)
@@ -73,7 +85,7 @@ class SubmitActivity(Generic[Request]):
         asked_at = time.monotonic()
         answer, left_out = await self._begin(message_id, attempt, begin_id)
         if answer is not BeginAnswer.BEGUN and answer is not Reread.UNSENT:
-            return str(answer)
+            return Attempted(result=str(answer))
         passing(CrashPoint.BEGIN_COMMITTED)
         if left_out:
             prepared = self._provider.prepare(submission.without(left_out))
@@ -84,7 +96,7 @@ class SubmitActivity(Generic[Request]):
             result = await self._call(prepared, deadline)
             passing(CrashPoint.ANSWER_READ)
         record_until = asked_at + self._submit_within.total_seconds()
-        return await self._record(message_id, attempt, begin_id, result, record_until)
+        return await self._conclude(message_id, attempt, begin_id, result, record_until)
 
     async def _begin(
         self, message_id: MessageId, attempt: int, begin_id: UUID
@@ -114,12 +126,20 @@ class SubmitActivity(Generic[Request]):
             _log.error("provider_raised", error=type(error).__name__)
             return CallResult(outcome=Outcome.UNKNOWN, provider=self._provider.name, reason=Reason.PROVIDER_ERROR)
 
-    async def _record(
+    async def _conclude(
         self, message_id: MessageId, attempt: int, begin_id: UUID, result: CallResult, until: float
-    ) -> str:
-        recorded = await _until_answered(
-            lambda: self._store.record(message_id, attempt, begin_id=begin_id, result=result), until
-        )
+    ) -> Attempted:
+        """Record and settle at once; where that gets no answer, record at any rate, and leave settling to finalize."""
+        final = None
+        try:
+            recorded, final = await self._store.conclude(
+                message_id, attempt, begin_id=begin_id, result=result, limits=self._limits
+            )
+        except Exception as error:  # noqa: BLE001  (whatever it was, the COMMIT may have happened)
+            _log.warning("conclude_unanswered", message_id=str(message_id), error=type(error).__name__)
+            recorded = await _until_answered(
+                lambda: self._store.record(message_id, attempt, begin_id=begin_id, result=result), until
+            )
         passing(CrashPoint.RECORD_COMMITTED)
         if recorded is not Recorded.RECORDED:
             _log.error(
@@ -130,8 +150,8 @@ class SubmitActivity(Generic[Request]):
                 provider=result.provider,
                 provider_message_id=result.provider_message_id,
             )
-            return recorded.value
-        return result.outcome.value
+            return Attempted(result=recorded.value)
+        return Attempted(result=result.outcome.value, final=final)
 
     def _not_submitted(self) -> CallResult:
         return CallResult(outcome=Outcome.NOT_SUBMITTED, provider=self._provider.name, reason=Reason.CALL_TOO_LATE)

@@ -445,13 +445,14 @@ _as_written: Final = sa.func.jsonb_build_object(
     sa.literal_column("'name'"),
     recipients.c.name,
 )
-_addressees: Final = sa.func.array(
-    sa.select(_as_written)
+_addressees: Final = (
+    sa.select(
+        # Not an array of them: the driver asks Postgres about that type on each new connection.
+        sa.func.jsonb_agg(_as_written, type_=JSONB).aggregate_order_by(recipients.c.role, recipients.c.position)
+    )
     .where(recipients.c.message_id == messages.c.id)
-    .order_by(recipients.c.role, recipients.c.position)
     .correlate(messages)
-    .scalar_subquery(),
-    type_=ARRAY(JSONB),
+    .scalar_subquery()
 )
 SUBMISSION: Final = (
     sa.select(

@@ -224,42 +224,25 @@ class MessageStore:
         (hardening seed: stale-claimant protection). There is no lease condition: a result that still finds its attempt
         open is the truth about it.
         """
-        came = {
-            "its_outcome": result.outcome,
-            "why": result.reason,
-            "its_provider_id": result.provider_message_id,
-        }
         async with locked(self.engine, message_id) as message:
-            written = await message.first(
-                statements.RECORD,
-                in_attempt=attempt,
-                this_begin=begin_id,
-                its_provider=result.provider,
-                its_request_id=result.request_id,
-                its_code=result.code,
-                **came,
-            )
-            if written is not None:
-                return Recorded.RECORDED
-            row = await message.first(statements.RECORDED, in_attempt=attempt)
-            if row is None or row.begin_id != begin_id:
-                return Recorded.NOT_OURS
-            if (row.outcome, row.provider_message_id) == (result.outcome, result.provider_message_id):
-                return Recorded.RECORDED
-            await message.connection.execute(
-                statements.KEEP_LATE_RESULT,
-                {"evidence_id": new_id(), "this_message": message_id, "in_attempt": attempt, **came},
-            )
-            await message.note("late_result", attempt=attempt, reason=result.reason)
-            return Recorded.LATE
+            return await _record(message, attempt, begin_id, result)
+
+    async def conclude(
+        self, message_id: MessageId, attempt: int, *, begin_id: UUID, result: CallResult, limits: Limits
+    ) -> tuple[Recorded, Finalized | None]:
+        """Record and finalize as one transaction; None where nothing was recorded.
+
+        A raised error leaves open whether any of it happened, as each of the two does: record, then finalize.
+        """
+        async with locked(self.engine, message_id) as message:
+            recorded = await _record(message, attempt, begin_id, result)
+            finalized = await _finalize(message, attempt, limits) if recorded is Recorded.RECORDED else None
+        return recorded, finalized
 
     async def finalize(self, message_id: MessageId, attempt: int, *, limits: Limits) -> Finalized:
         """Settle the lease of this attempt; where its token is stale, change nothing and say where the message is."""
         async with locked(self.engine, message_id) as message:
-            settlement, lease_left = await _settle(message, attempt, limits, after_lease_only=False)
-            finalized = await _standing(message, settlement, lease_left)
-            passing(CrashPoint.FINALIZE_UNCOMMITTED)
-        return finalized
+            return await _finalize(message, attempt, limits)
 
     async def expired_leases(self, most: int) -> list[ExpiredLease]:
         """List leases that ran out, oldest first, at most `most`."""
@@ -315,6 +298,39 @@ async def _leave_out(message: LockedMessage, row: sa.Row[Any]) -> None:
     if row.suppressed_copies or row.left_out_before:
         asked = {"this_message": message.message_id, "left_out": row.suppressed_copies}
         await message.connection.execute(statements.LEAVE_OUT, asked)
+
+
+async def _record(message: LockedMessage, attempt: int, begin_id: UUID, result: CallResult) -> Recorded:
+    came = {"its_outcome": result.outcome, "why": result.reason, "its_provider_id": result.provider_message_id}
+    written = await message.first(
+        statements.RECORD,
+        in_attempt=attempt,
+        this_begin=begin_id,
+        its_provider=result.provider,
+        its_request_id=result.request_id,
+        its_code=result.code,
+        **came,
+    )
+    if written is not None:
+        return Recorded.RECORDED
+    row = await message.first(statements.RECORDED, in_attempt=attempt)
+    if row is None or row.begin_id != begin_id:
+        return Recorded.NOT_OURS
+    if (row.outcome, row.provider_message_id) == (result.outcome, result.provider_message_id):
+        return Recorded.RECORDED
+    await message.connection.execute(
+        statements.KEEP_LATE_RESULT,
+        {"evidence_id": new_id(), "this_message": message.message_id, "in_attempt": attempt, **came},
+    )
+    await message.note("late_result", attempt=attempt, reason=result.reason)
+    return Recorded.LATE
+
+
+async def _finalize(message: LockedMessage, attempt: int, limits: Limits) -> Finalized:
+    settlement, lease_left = await _settle(message, attempt, limits, after_lease_only=False)
+    finalized = await _standing(message, settlement, lease_left)
+    passing(CrashPoint.FINALIZE_UNCOMMITTED)
+    return finalized
 
 
 async def _settle(

@@ -27,7 +27,14 @@ from tests.waiting import until
 
 
 def submit_activity(store: MessageStore, provider: ScriptedProvider, pool: ThreadPoolExecutor) -> SubmitActivity:  # type: ignore[type-arg]  # the fake's request is its own
-    return SubmitActivity(store, provider, pool, call_budget=timedelta(seconds=5), submit_within=timedelta(seconds=10))
+    return SubmitActivity(
+        store,
+        provider,
+        pool,
+        call_budget=timedelta(seconds=5),
+        submit_within=timedelta(seconds=10),
+        limits=LIMITS,
+    )
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ _TEMPORAL: Final = Source("workflows/temporal.py", _TESTS)
 _SWEEP: Final = Source("activities/sweep.py", _TESTS)
 _RESOLUTIONS: Final = Source("db/resolutions.py", _TESTS)
 _API: Final = "test_an_api_that_dies_at_intake_leaves_one_message_for_the_clients_next_try"
-_FINALIZE: Final = "test_a_worker_that_dies_at_either_side_of_finalizes_commit_leaves_it_done_once"
+_FINALIZE: Final = "test_a_worker_that_dies_before_temporal_knows_of_the_end_leaves_it_done_once"
 
 GUARDS: Final[tuple[Mutant, ...]] = (
     _SWEEP.changed(
@@ -58,7 +58,7 @@ GUARDS: Final[tuple[Mutant, ...]] = (
         "        return Settlement(answer=SettleAnswer.STALE)\n",
         "",
         "a finalize that is done again decides again",
-        f"{_FINALIZE}[finalize_committed]",
+        _FINALIZE,
         stands_in="the statements repeat the guard: the attempt is closed, and the second decision is rolled back",
     ),
     _TEMPORAL.changed(

@@ -103,22 +103,22 @@ _REREAD: Final = (
 _RECORD: Final = (
     _IN.changed(
         "record: own begin",
-        "            if row is None or row.begin_id != begin_id:\n",
-        "            if row is None:\n",
+        "if row is None or row.begin_id != begin_id:\n        return Recorded.NOT_OURS\n",
+        "if row is None:\n        return Recorded.NOT_OURS\n",
         "record keeps the result of a body that did not begin the attempt",
         "test_nobody_records_into_an_attempt_that_another_body_began",
     ),
     _IN.changed(
         "record: no attempt",
-        "            if row is None or row.begin_id != begin_id:\n",
-        "            if row.begin_id != begin_id:\n",
+        "if row is None or row.begin_id != begin_id:\n        return Recorded.NOT_OURS\n",
+        "if row.begin_id != begin_id:\n        return Recorded.NOT_OURS\n",
         "record does not ask whether there is such an attempt",
         _FACTS + "test_nobody_records_into_an_attempt_that_there_is_not",
     ),
     _IN.without(
         "record: same result",
-        "            if (row.outcome, row.provider_message_id) == (result.outcome, result.provider_message_id):\n"
-        "                return Recorded.RECORDED\n",
+        "    if (row.outcome, row.provider_message_id) == (result.outcome, result.provider_message_id):\n"
+        "        return Recorded.RECORDED\n",
         "a record that is made again is late",
         "test_a_record_whose_reply_was_lost_is_found_recorded",
     ),
@@ -138,8 +138,8 @@ _RECORD: Final = (
     ),
     _IN.changed(
         "record: late result kept",
-        "            await message.connection.execute(\n                statements.KEEP_LATE_RESULT,\n",
-        "            (\n                statements.KEEP_LATE_RESULT,\n",
+        "    await message.connection.execute(\n        statements.KEEP_LATE_RESULT,\n",
+        "    (\n        statements.KEEP_LATE_RESULT,\n",
         "the result of a stale worker is thrown away",
         "test_a_late_result_is_kept_as_evidence_and_moves_nothing",
     ),

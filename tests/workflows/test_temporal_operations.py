@@ -18,12 +18,13 @@ from typing_extensions import override
 from activities.contracts import CLAIM, SUBMIT
 from activities.finalize import FinalizeActivity
 from activities.ses import SesProvider, SesSettings
+from db.decisions import Limits
 from db.engine import UnavailableError
 from db.ids import MessageId
 from db.lifecycle import State
 from db.outcomes import Outcome, Reason
 from db.records import CallResult, MessageRef
-from db.store import Recorded
+from db.store import Finalized, Recorded
 from tests.dev.running_simulator import running_simulator
 from tests.factories import make_message, state_of
 from tests.fakes import ACCEPTED
@@ -52,6 +53,12 @@ SOON_TIMED_OUT = DELIVERY.model_copy(update={"submit_timeout_seconds": 1.5, "lea
 
 class Unrecorded(SubmitsApart):
     """Loses Postgres after each call: the body of submit fails, and its outcome is nowhere."""
+
+    @override
+    async def conclude(
+        self, message_id: MessageId, attempt: int, *, begin_id: UUID, result: CallResult, limits: Limits
+    ) -> tuple[Recorded, Finalized | None]:
+        raise UnavailableError
 
     @override
     async def record(self, message_id: MessageId, attempt: int, *, begin_id: UUID, result: CallResult) -> Recorded:
