@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+BENCH_READY := .venv/.bench-ready
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 
 .PHONY: help dev test test-host check bench chaos mutants diagram lock
@@ -23,7 +24,7 @@ check: $(READY) ## Formatter, linter, types, import rules, migrations in step wi
 	@$(BIN)/mypy && $(BIN)/lint-imports
 	@$(BIN)/python -m dev.check_schema && $(BIN)/python -m dev.diagram --check
 
-bench: $(READY) ## Fencepost beside its baselines, in turn; some minutes (ARGS="--only throughput", "--help")
+bench: $(BENCH_READY) ## Fencepost beside its baselines, in turn; some minutes (ARGS="--only throughput", "--help")
 	@$(BIN)/python -m bench $(ARGS)
 
 chaos: $(READY) ## Kill, stop and misuse a stack under load, then check what must hold (ARGS="--messages 300 --seed 7")
@@ -38,6 +39,7 @@ diagram: $(READY) ## Draw the lifecycle into ARCHITECTURE.md
 lock: ## The newest versions that pyproject.toml allows, with hashes (needs uv)
 	@$(COMPILE) --upgrade pyproject.toml --output-file requirements.lock
 	@$(COMPILE) --upgrade pyproject.toml --group dev --output-file requirements-dev.lock
+	@$(COMPILE) --upgrade --constraint requirements-dev.lock bench/requirements.in --output-file bench/requirements.lock
 
 $(READY): requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
@@ -46,4 +48,9 @@ $(READY): requirements-dev.lock pyproject.toml
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement requirements-dev.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(BENCH_READY): $(READY) bench/requirements.lock
+	@echo "Adding to .venv what the baselines need, from bench/requirements.lock ..."
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement bench/requirements.lock
 	@touch $@

@@ -1,11 +1,11 @@
 """The API process: settings, engine, Temporal client and routes, composed into one application."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Literal
 
 import uvicorn
+import uvloop
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 from pydantic import Field, SecretStr
@@ -194,4 +194,4 @@ async def serve() -> None:
 def main() -> None:
     """Run the API process."""
     logs.set_up("api")
-    asyncio.run(serve())
+    uvloop.run(serve())

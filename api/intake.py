@@ -16,7 +16,8 @@ from api.problems import Code, Problem
 from api.starter import Starter
 from db.engine import UnavailableError
 from db.ids import MessageId, TenantId, new_message_id
-from db.intake import IntakeStore, NewMessage, NewRecipient, Original, Sender, TemplateVersion
+from db.intake import IntakeStore, LookedUp, NewMessage, NewRecipient, Original, Sender, TemplateVersion
+from db.reading import MessageView
 from db.records import MessageRef
 
 #: The one provider of this version.
@@ -33,10 +34,16 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """The message of a command."""
+    """The message of a command.
+
+    Attributes:
+        message: As it was made, where it is new; a replay's is to be read as it stands now.
+
+    """
 
     message_id: MessageId
     verdict: Verdict
+    message: MessageView | None = None
 
 
 class Intake:
@@ -60,17 +67,24 @@ class Intake:
         A replay is answered before anything else is looked at: the template may be retired since and the sender
         switched off. UnavailableError leaves open whether the message is there; an exact replay tells.
         """
-        original = await self._store.original(caller.tenant_id, key)
-        if original is not None:
-            return _compare(original, key, command)
-        sender, template = await self._referred(caller, command)
+        found = await self._store.look_up(
+            caller.tenant_id,
+            key,
+            sender=command.sender,
+            template=command.template.key,
+            version=command.template.version,
+        )
+        if found.original is not None:
+            return _compare(found.original, key, command)
+        sender, template = _referred(caller, found)
         message = await self._prepare(caller, key, command, sender=sender, template=template)
         try:
-            if await self._store.accept(message):
-                self._starter.want(message.ref)
-                return Accepted(message_id=message.ref.id, verdict=Verdict.NEW)
+            made = await self._store.accept(message)
         except UnavailableError:
             return await self._after_lost_commit(message, key, command)
+        if made is not None:
+            self._starter.want(message.ref)
+            return Accepted(message_id=message.ref.id, verdict=Verdict.NEW, message=made)
         # Somebody else's command was first: the insert waited for it, so it is there to be read now.
         original = await self._store.original(caller.tenant_id, key)
         if original is None:
@@ -78,7 +92,7 @@ class Intake:
         return _compare(original, key, command)
 
     async def _after_lost_commit(self, message: NewMessage, key: str, command: SendCommand) -> Accepted:
-        """Find out what became of an insert whose COMMIT got no reply; where Postgres is still away, nobody knows."""
+        """Find out what became of an insert that got no reply; where Postgres is still away, nobody knows."""
         original = await self._store.original(message.ref.tenant_id, key)
         if original is None:
             raise UnavailableError
@@ -86,19 +100,6 @@ class Intake:
         if original.ref.id == message.ref.id:
             return Accepted(message_id=message.ref.id, verdict=Verdict.NEW)
         return _compare(original, key, command)
-
-    async def _referred(self, caller: TenantCaller, command: SendCommand) -> tuple[Sender, TemplateVersion]:
-        """Find what a new command refers to, and whether it may be used."""
-        template = await self._store.template_version(caller.tenant_id, command.template.key, command.template.version)
-        if template is None:
-            raise _at("/template", Code.TEMPLATE_NOT_FOUND, "Publish this version, or name one that exists.")
-        sender = await self._store.sender(caller.tenant_id, command.sender)
-        if sender is None:
-            raise _at("/sender", Code.SENDER_NOT_FOUND, "Create this sender, or name one that exists.")
-        if not sender.active:
-            raise Problem(Code.SENDER_DISABLED)
-        caller.require_active()
-        return sender, template
 
     async def _prepare(
         self, caller: TenantCaller, key: str, command: SendCommand, *, sender: Sender, template: TemplateVersion
@@ -154,6 +155,18 @@ class Intake:
             for role, listed in by_role
             for address in listed
         ]
+
+
+def _referred(caller: TenantCaller, found: LookedUp) -> tuple[Sender, TemplateVersion]:
+    """Give what a new command refers to, if that may be used."""
+    if found.template is None:
+        raise _at("/template", Code.TEMPLATE_NOT_FOUND, "Publish this version, or name one that exists.")
+    if found.sender is None:
+        raise _at("/sender", Code.SENDER_NOT_FOUND, "Create this sender, or name one that exists.")
+    if not found.sender.active:
+        raise Problem(Code.SENDER_DISABLED)
+    caller.require_active()
+    return found.sender, found.template
 
 
 def _compare(original: Original, key: str, command: SendCommand) -> Accepted:

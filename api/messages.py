@@ -6,7 +6,6 @@ from typing import Annotated, Any, Final, cast
 from uuid import UUID
 
 from fastapi import APIRouter, Path, Request, Response
-from fastapi.responses import JSONResponse
 
 from api.auth import Authenticator, Scope
 from api.bodies import read_json_body
@@ -126,7 +125,7 @@ async def send_message(request: Request) -> Response:
     command = parse_command(await read_json_body(request))
     accepted = await intake.accept(caller, key, command)
     reader = cast("MessageReader", request.app.state.reader)
-    message = await reader.message(caller.tenant_id, accepted.message_id)
+    message = accepted.message or await reader.message(caller.tenant_id, accepted.message_id)
     if message is None:
         raise Problem(Code.NOT_FOUND)
     replay = accepted.verdict is Verdict.REPLAY
@@ -134,8 +133,11 @@ async def send_message(request: Request) -> Response:
     if replay:
         headers["Idempotent-Replayed"] = "true"
     body = MessageBody.of_one(message, replay=replay)
-    return JSONResponse(
-        body.model_dump(mode="json", by_alias=True), status_code=200 if replay else 202, headers=headers
+    return Response(
+        body.model_dump_json(by_alias=True),
+        status_code=200 if replay else 202,
+        headers=headers,
+        media_type="application/json",
     )
 
 

@@ -1,6 +1,5 @@
 """The baseline's API process: FastAPI, one INSERT through asyncpg, and nothing around it."""
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,6 +8,7 @@ from uuid import UUID, uuid4
 
 import asyncpg
 import uvicorn
+import uvloop
 from fastapi import FastAPI, Header
 from pydantic import BaseModel
 
@@ -83,7 +83,7 @@ def main(port: str) -> None:
         server_header=False,
         h11_max_incomplete_event_size=64 * 1024,
     )
-    asyncio.run(uvicorn.Server(config).serve())
+    uvloop.run(uvicorn.Server(config).serve())
 
 
 if __name__ == "__main__":

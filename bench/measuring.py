@@ -22,6 +22,8 @@ class Extent:
 
     runs: int
     messages: int  #: of a throughput run; the others take a share of it
+    scale: int = 3_000_000  #: messages of the large database
+    quick: bool = False  #: as little as shows that all is right, and the counts that are exact
 
     @property
     def singles(self) -> int:

@@ -32,7 +32,7 @@ class Stack:
     """A running stack.
 
     Attributes:
-        ports: Where its parts listen. Two more are the baselines': see `bare_api_port`.
+        ports: Where its parts listen. Two more are the baselines': see `bare_api_port` and `second_baseline_port`.
         kept: Its secrets.
         database_url: A superuser's.
         pids: Its processes, by the names of CONTRACT section 1.
@@ -65,21 +65,35 @@ class Stack:
         """A port that no part of a stack has."""
         return self.ports.base + 8
 
+    @property
+    def second_baseline_port(self) -> int:
+        """Another such, where two baselines listen at a time."""
+        return self.ports.base + 9
+
     def role_url(self, role: str) -> str:
         """Return the connection URL of a database role; it holds the password."""
         return environment.role_url(role, ports=self.ports, kept=self.kept)
 
     @asynccontextmanager
-    async def baseline(self, module: str, *, database_url: str) -> AsyncIterator[int]:
+    async def baseline(
+        self, module: str, *, database_url: str, port: int | None = None, settings: Mapping[str, str] | None = None
+    ) -> AsyncIterator[int]:
         """Run a baseline's process in the environment of the product's, and give its process id once it is ready.
 
         It must say `ready` on its output.
+
+        Args:
+            module: What it runs.
+            database_url: As which role, and where.
+            port: Its only argument; `bare_api_port` by default.
+            settings: Variables of its own.
+
         """
         log = self.folder / "logs" / f"{module}.log"
         shared = environment.shared(os.environ, ports=self.ports, kept=self.kept)
         process = child.start(
-            [sys.executable, "-m", module, str(self.bare_api_port)],
-            environment=shared | {"FENCEPOST_DATABASE_URL": database_url},
+            [sys.executable, "-m", module, str(port or self.bare_api_port)],
+            environment=shared | {"FENCEPOST_DATABASE_URL": database_url} | dict(settings or {}),
             log=log,
             directory=ROOT,
         )

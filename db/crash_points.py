@@ -16,7 +16,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 class CrashPoint(StrEnum):
     """Where a process may end itself: before a step, in its transaction, or once that is committed."""
 
-    INTAKE_UNCOMMITTED = "intake_uncommitted"  #: the message is inserted, and not committed
+    INTAKE_UNCOMMITTED = "intake_uncommitted"  #: all is ready, and the one statement is not sent
     INTAKE_COMMITTED = "intake_committed"  #: nobody was asked for a run yet
     RUN_STARTED = "run_started"  #: Temporal took the request for a run; the client may have no answer
     CLAIM_TAKEN_UP = "claim_taken_up"  #: a worker has the activity, and asked Postgres nothing

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from db.ids import TenantId
 from db.schema import credentials, tenants
-from db.transaction import connected
+from db.transaction import reading, rows_of
 
 #: How exact `last_used_at` is: a key that is in use all the time costs one write in this time.
 _USE_NOTED_EVERY: Final = timedelta(minutes=1)
@@ -72,15 +72,13 @@ class CredentialStore:
 
     async def find(self, credential_id: str) -> Credential | None:
         """Find an API key by its public half."""
-        async with connected(self._engine) as connection:
-            row = (await connection.execute(CREDENTIAL, {"credential_id": credential_id})).one_or_none()
-        if row is None:
+        rows = await rows_of(self._engine, CREDENTIAL, {"credential_id": credential_id})
+        if not rows:
             return None
-        whole = row._asdict()
+        whole = rows[0]._asdict()
         return Credential(scopes=frozenset(whole.pop("scopes")), **whole)
 
     async def note_use(self, credential_id: str) -> None:
         """Note that a key was used just now."""
-        async with connected(self._engine) as connection:
+        async with reading(self._engine) as connection:
             await connection.execute(NOTE_USE, {"credential_id": credential_id})
-            await connection.commit()

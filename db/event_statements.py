@@ -143,12 +143,18 @@ WAIT: Final = insert(unmatched).values(event_id=_EVENT).on_conflict_do_nothing()
 MATCHED: Final = sa.delete(unmatched).where(unmatched.c.event_id == _EVENT)
 """An event waits no more."""
 
-WAITING: Final = (
-    sa.select(provider_events, unmatched.c.looks)
-    .join_from(unmatched, provider_events, provider_events.c.id == unmatched.c.event_id)
+# By itself, and first: Postgres guesses badly how many are due, and would rather read all events.
+_due: Final = (
+    sa.select(unmatched.c.event_id, unmatched.c.looks, unmatched.c.look_at)
     .where(unmatched.c.look_at <= _NOW)
     .order_by(unmatched.c.look_at)
     .limit(sa.bindparam("most", type_=sa.Integer))
+    .subquery("due")
+)
+WAITING: Final = (
+    sa.select(provider_events, _due.c.looks)
+    .join_from(_due, provider_events, provider_events.c.id == _due.c.event_id)
+    .order_by(_due.c.look_at)
 )
 """Events whose message is to be looked for again."""
 

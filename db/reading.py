@@ -1,16 +1,13 @@
 """Reading messages as they may be shown: state, attempts, timeline, evidence. Never content, tokens or worker names."""
 
-from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
-from uuid import UUID
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from db.fit import MIGRATED, REVISION, Fit, compare
 from db.ids import MessageId, TenantId
@@ -18,7 +15,7 @@ from db.lifecycle import Actor, State
 from db.outcomes import EvidenceKind, Outcome, Reason
 from db.records import MessageRef
 from db.schema import attempts, evidence, messages, recipients, timeline
-from db.transaction import connected
+from db.transaction import connected, rows_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +132,18 @@ class Place:
 
 _TENANT: Final = sa.bindparam("of_tenant", type_=sa.Text)
 _ID: Final = sa.bindparam("this_message", type_=messages.c.id.type)
-_IDS: Final = sa.bindparam("these_messages", type_=ARRAY(messages.c.id.type))
+
+
+def _belonging(
+    table: sa.Table, *names: str, order: Sequence[sa.ColumnElement[Any]], where: Sequence[sa.ColumnElement[bool]] = ()
+) -> sa.ColumnElement[Any]:
+    """Give these columns of what belongs to a message, as JSON objects in an array: one statement sees one moment."""
+    members: list[sa.ColumnElement[Any]] = []
+    for name in names:
+        members += (sa.literal_column(f"'{name}'"), table.c[name])
+    rows = sa.select(sa.func.jsonb_build_object(*members)).where(table.c.message_id == messages.c.id, *where)
+    return sa.func.array(rows.order_by(*order).correlate_except(table).scalar_subquery(), type_=ARRAY(JSONB))
+
 
 _ambiguous_line: Final = (
     sa.select(timeline.c.at, timeline.c.attempt)
@@ -164,6 +172,21 @@ EVERYBODYS_MESSAGES: Final[sa.Select[Any]] = sa.select(
     attempts.c.lease_expires_at,
     _ambiguous_line.c.at.label("ambiguous_since"),
     _ambiguous_line.c.attempt.label("ambiguous_attempt"),
+    _belonging(
+        recipients,
+        "role",
+        "redacted",
+        "outcome",
+        order=(sa.case({"to": 0, "cc": 1, "bcc": 2}, value=recipients.c.role), recipients.c.position),
+    ).label("recipients"),
+    _belonging(
+        evidence,
+        "kind",
+        "at",
+        "provider_message_id",
+        where=[evidence.c.attempt == _ambiguous_line.c.attempt],
+        order=(evidence.c.at, evidence.c.id),
+    ).label("evidence"),
 ).select_from(
     messages.outerjoin(
         attempts, sa.and_(attempts.c.message_id == messages.c.id, attempts.c.closed_at.is_(None))
@@ -174,53 +197,33 @@ EVERYBODYS_MESSAGES: Final[sa.Select[Any]] = sa.select(
 MESSAGES: Final = EVERYBODYS_MESSAGES.where(messages.c.tenant_id == _TENANT)
 """A tenant's messages."""
 
-MESSAGE: Final = MESSAGES.where(messages.c.id == _ID)
-
-RECIPIENTS: Final = (
-    sa.select(recipients.c.message_id, recipients.c.role, recipients.c.redacted, recipients.c.outcome)
-    .where(recipients.c.message_id == sa.any_(_IDS))
-    .order_by(
-        recipients.c.message_id,
-        sa.case({"to": 0, "cc": 1, "bcc": 2}, value=recipients.c.role),
-        recipients.c.position,
-    )
+MESSAGE: Final = MESSAGES.where(messages.c.id == _ID).add_columns(
+    _belonging(
+        attempts,
+        "number",
+        "outcome",
+        "reason",
+        "claimed_at",
+        "begun_at",
+        "ended_at",
+        "provider",
+        "provider_message_id",
+        order=[attempts.c.number],
+    ).label("attempts"),
+    _belonging(
+        timeline,
+        "seq",
+        "at",
+        "from_state",
+        "to_state",
+        "move",
+        "reason",
+        "attempt",
+        "actor",
+        order=[timeline.c.seq],
+    ).label("timeline"),
 )
-
-EVIDENCE: Final = (
-    sa.select(evidence.c.message_id, evidence.c.attempt, evidence.c.kind, evidence.c.at, evidence.c.provider_message_id)
-    .where(evidence.c.message_id == sa.any_(_IDS))
-    .order_by(evidence.c.message_id, evidence.c.at, evidence.c.id)
-)
-
-ATTEMPTS: Final = (
-    sa.select(
-        attempts.c.number,
-        attempts.c.outcome,
-        attempts.c.reason,
-        attempts.c.claimed_at,
-        attempts.c.begun_at,
-        attempts.c.ended_at,
-        attempts.c.provider,
-        attempts.c.provider_message_id,
-    )
-    .where(attempts.c.message_id == _ID)
-    .order_by(attempts.c.number)
-)
-
-TIMELINE: Final = (
-    sa.select(
-        timeline.c.seq,
-        timeline.c.at,
-        timeline.c.from_state,
-        timeline.c.to_state,
-        timeline.c.move,
-        timeline.c.reason,
-        timeline.c.attempt,
-        timeline.c.actor,
-    )
-    .where(timeline.c.message_id == _ID)
-    .order_by(timeline.c.seq)
-)
+"""A tenant's message, with all that happened to it."""
 
 
 def newest_first(wanted: MessageFilter, after: Place | None, limit: int) -> sa.Select[Any]:
@@ -260,18 +263,15 @@ class MessageReader:
 
     async def message(self, tenant_id: TenantId, message_id: MessageId) -> MessageView | None:
         """Read a message of this tenant, whole, as of one moment; None where this tenant has no such message."""
-        asked = {"this_message": message_id}
-        async with self._snapshot() as connection:
-            found = await connection.execute(MESSAGE, {**asked, "of_tenant": tenant_id})
-            listed = await _listed(connection, found.all())
-            if not listed:
-                return None
-            tries = (await connection.execute(ATTEMPTS, asked)).all()
-            lines = (await connection.execute(TIMELINE, asked)).all()
+        asked = {"this_message": message_id, "of_tenant": tenant_id}
+        rows = await rows_of(self._engine, MESSAGE, asked)
+        if not rows:
+            return None
+        (row,) = rows
         return MessageView(
-            listed=listed[0],
-            attempts=tuple(AttemptView(**each._asdict()) for each in tries),
-            timeline=tuple(LineView(**each._asdict()) for each in lines),
+            listed=_listed(row),
+            attempts=tuple(AttemptView(**_timed(each, "claimed_at", "begun_at", "ended_at")) for each in row.attempts),
+            timeline=tuple(LineView(**_timed(each, "at")) for each in row.timeline),
         )
 
     async def messages(
@@ -279,19 +279,12 @@ class MessageReader:
     ) -> tuple[ListedMessage, ...]:
         """Read a tenant's messages, newest first, from what comes after a place in the list."""
         statement = newest_first(wanted, after, limit)
-        async with self._snapshot() as connection:
-            return await _listed(connection, (await connection.execute(statement, {"of_tenant": tenant_id})).all())
+        rows = await rows_of(self._engine, statement, {"of_tenant": tenant_id})
+        return tuple(_listed(row) for row in rows)
 
     async def ambiguous(self, *, after: tuple[datetime, MessageId] | None, limit: int) -> tuple[ListedMessage, ...]:
         """Read what waits for a person, whoever's it is, oldest first, from after a message's `updated_at` and id."""
-        async with self._snapshot() as connection:
-            return await _listed(connection, (await connection.execute(oldest_ambiguous(after, limit))).all())
-
-    @asynccontextmanager
-    async def _snapshot(self) -> AsyncIterator[AsyncConnection]:
-        """Read all that follows as of one moment: a state never stands beside another moment's timeline."""
-        async with connected(self._engine) as plain:
-            yield await plain.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+        return tuple(_listed(row) for row in await rows_of(self._engine, oldest_ambiguous(after, limit), {}))
 
     async def schema_fit(self) -> Fit:
         """Say how the database's schema compares with this version's."""
@@ -300,44 +293,34 @@ class MessageReader:
             return compare(await connection.scalar(REVISION) if migrated else None)
 
 
-async def _listed(connection: AsyncConnection, rows: Sequence[sa.Row[Any]]) -> tuple[ListedMessage, ...]:
-    """Read what belongs to each of these messages, in one statement a kind."""
-    if not rows:
-        return ()
-    to: dict[UUID, list[RecipientView]] = defaultdict(list)
-    for each in await connection.execute(RECIPIENTS, {"these_messages": [row.id for row in rows]}):
-        to[each.message_id].append(RecipientView(role=each.role, redacted=each.redacted, outcome=each.outcome))
-    known: dict[tuple[UUID, int], list[EvidenceView]] = defaultdict(list)
-    in_doubt = [row.id for row in rows if row.ambiguous_since is not None]
-    if in_doubt:
-        for piece in await connection.execute(EVIDENCE, {"these_messages": in_doubt}):
-            view = EvidenceView(kind=piece.kind, at=piece.at, provider_message_id=piece.provider_message_id)
-            known[piece.message_id, piece.attempt].append(view)
-    return tuple(
-        ListedMessage(
-            ref=MessageRef(id=row.id, tenant_id=row.tenant_id, request_hash=row.request_hash),
-            state=State(row.state),
-            purpose=row.purpose,
-            template_key=row.template_key,
-            template_version=row.template_version,
-            sender_key=row.sender_key,
-            tags=row.tags,
-            due_at=row.due_at,
-            provider_accepted_at=row.provider_accepted_at,
-            delivered_at=row.delivered_at,
-            created_at=row.created_at,
-            updated_at=row.updated_at,
-            recipients=tuple(to[row.id]),
-            lease=None
-            if row.lease_attempt is None
-            else LeaseView(attempt=row.lease_attempt, expires_at=row.lease_expires_at),
-            ambiguity=None
-            if row.ambiguous_since is None
-            else AmbiguityView(
-                since=row.ambiguous_since,
-                attempt=row.ambiguous_attempt,
-                evidence=tuple(known[row.id, row.ambiguous_attempt]),
-            ),
-        )
-        for row in rows
+def _listed(row: sa.Row[Any]) -> ListedMessage:
+    return ListedMessage(
+        ref=MessageRef(id=row.id, tenant_id=row.tenant_id, request_hash=row.request_hash),
+        state=State(row.state),
+        purpose=row.purpose,
+        template_key=row.template_key,
+        template_version=row.template_version,
+        sender_key=row.sender_key,
+        tags=row.tags,
+        due_at=row.due_at,
+        provider_accepted_at=row.provider_accepted_at,
+        delivered_at=row.delivered_at,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        recipients=tuple(RecipientView(**each) for each in row.recipients),
+        lease=None
+        if row.lease_attempt is None
+        else LeaseView(attempt=row.lease_attempt, expires_at=row.lease_expires_at),
+        ambiguity=None
+        if row.ambiguous_since is None
+        else AmbiguityView(
+            since=row.ambiguous_since,
+            attempt=row.ambiguous_attempt,
+            evidence=tuple(EvidenceView(**_timed(each, "at")) for each in row.evidence),
+        ),
     )
+
+
+def _timed(stored: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Read these times of a JSON object, in which Postgres writes them as text."""
+    return stored | {name: datetime.fromisoformat(stored[name]) for name in names if stored[name] is not None}

@@ -42,7 +42,7 @@ def _seconds_until(moment: sa.ColumnElement[Any]) -> sa.ColumnElement[float]:
     return sa.cast(sa.func.extract("epoch", moment - _NOW), sa.Float)
 
 
-def _written(states: Iterable[State]) -> list[sa.ColumnElement[str]]:
+def written(states: Iterable[State]) -> list[sa.ColumnElement[str]]:
     """Write states into a statement as they are: SQLAlchemy would render a list of values anew each time."""
     return [sa.literal_column(f"'{state.value}'", sa.Text) for state in states]
 
@@ -146,7 +146,7 @@ _taken: Final = (
     sa.update(messages)
     .where(
         messages.c.id == _MESSAGE,
-        messages.c.state.in_(_written(sources(Move.CLAIM))),
+        messages.c.state.in_(written(sources(Move.CLAIM))),
         messages.c.token == _TOKEN,
         messages.c.due_at <= _NOW,
     )
@@ -345,7 +345,7 @@ def _move(move: Move) -> ReturningInsert[Any]:
         values["delivered_at"] = _NOW
     moved = (
         sa.update(messages)
-        .where(messages.c.id == _MESSAGE, messages.c.state.in_(_written(sources(move))), messages.c.token == _TOKEN)
+        .where(messages.c.id == _MESSAGE, messages.c.state.in_(written(sources(move))), messages.c.token == _TOKEN)
         .values(updated_at=_NOW, **values)
         .returning(messages.c.id, messages.c.state)
         .cte("moved")

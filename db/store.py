@@ -35,7 +35,7 @@ from db.ids import MessageId, new_id
 from db.lifecycle import CLAIMABLE, Move, State, target
 from db.outcomes import EventType, Outcome, Reason
 from db.records import Addressee, CallResult, ExpiredLease, MessageRef, Submission
-from db.transaction import LockedMessage, UnknownMessageError, connected, locked, reading
+from db.transaction import LockedMessage, UnknownMessageError, connected, locked, rows_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,8 +141,8 @@ class MessageStore:
 
     async def submission(self, message_id: MessageId, attempt: int) -> Submission:
         """Read what an attempt submits: protected content, for the provider alone."""
-        async with reading(self.engine) as connection:
-            row = await LockedMessage(connection, message_id).one(statements.SUBMISSION, in_attempt=attempt)
+        asked = {"this_message": message_id, "in_attempt": attempt}
+        (row,) = await rows_of(self.engine, statements.SUBMISSION, asked)
         return Submission(
             message_id=message_id,
             attempt=attempt,

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from db.lifecycle import CLAIMABLE
 from db.schema import attempts, messages, providers
+from db.statements import written
 
 _NOW: Final = sa.func.clock_timestamp()
 _MESSAGE: Final = sa.bindparam("this_message", type_=messages.c.id.type)
@@ -29,7 +30,7 @@ STARTABLE: Final = (
     sa.select(messages.c.id, messages.c.tenant_id, messages.c.request_hash)
     .join_from(messages, providers, providers.c.name == messages.c.provider)
     .where(
-        messages.c.state.in_(CLAIMABLE),
+        messages.c.state.in_(written(CLAIMABLE)),
         sa.not_(providers.c.paused),
         messages.c.due_at <= _NOW - sa.bindparam("overdue", type_=sa.Interval),
         sa.or_(
@@ -50,6 +51,8 @@ them would do nothing else.
 """
 
 RUN_REQUESTED: Final = (
-    sa.update(messages).where(messages.c.id == _MESSAGE, messages.c.state.in_(CLAIMABLE)).values(run_requested_at=_NOW)
+    sa.update(messages)
+    .where(messages.c.id == _MESSAGE, messages.c.state.in_(written(CLAIMABLE)))
+    .values(run_requested_at=_NOW)
 )
 """Remember that Temporal took the request for a run, so that the next sweeps leave it alone for a while."""

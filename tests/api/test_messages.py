@@ -62,6 +62,20 @@ async def test_a_first_command_is_accepted(api: Api) -> None:
     assert message["retry"] == {"eligible": False, "due_at": None}
 
 
+async def test_the_answer_to_a_new_command_is_to_the_byte_what_reading_its_message_gives(api: Api) -> None:
+    answer = await api.send(
+        cc=["bob@example.com", "carol@example.com"],
+        bcc=["eve@example.com"],
+        tags={"the_longest": "1", "b": "2", "a": "3"},
+        headers={"X-Order": "17"},
+        purpose="receipts",
+    )
+
+    read = await api.read(answer.json()["id"])
+    assert answer.content == read.content
+    assert answer.headers["content-type"] == read.headers["content-type"]
+
+
 async def test_everything_is_stored_before_anything_is_queued(api: Api, superuser: asyncpg.Connection) -> None:
     answer = await api.send(
         to={"address": "Ada.L@EXAMPLE.com", "name": "Ada"}, headers={"X-Order": "17"}, reply_to=["help@example.com"]
@@ -228,6 +242,30 @@ async def test_what_a_new_command_refers_to_has_to_be_there(
 
     assert problem(answer) == (422, code)
     assert answer.json()["errors"][0]["pointer"] == pointer
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"template": {"key": "theirs", "version": 1}}, "template_not_found"),
+        ({"sender": "theirs"}, "sender_not_found"),
+    ],
+)
+async def test_what_is_another_tenants_is_not_found(
+    api: Api, superuser: asyncpg.Connection, change: dict[str, Any], code: str
+) -> None:
+    other = TenantId("with-more")
+    if not await superuser.fetchval("SELECT true FROM tenants WHERE id = $1", other):
+        await make_tenant(superuser, other)
+        for table in ("senders", "template_versions"):
+            columns = "address" if table == "senders" else "version, subject, text, purpose, context_schema"
+            await superuser.execute(
+                f"INSERT INTO {table} (tenant_id, key, {columns}) SELECT tenant_id, 'theirs', {columns}"
+                f" FROM {table} WHERE tenant_id = $1",
+                other,
+            )
+
+    assert problem(await api.send(**change)) == (422, code)
 
 
 async def test_a_context_that_lacks_what_the_template_uses_is_refused_and_the_key_not_used_up(api: Api) -> None:

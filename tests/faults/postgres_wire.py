@@ -41,20 +41,31 @@ class ClientSide:
     """Follows what a client asks for, over simple and prepared statements."""
 
     frames: Frames = field(default_factory=lambda: Frames(typed=False))
-    transaction: list[str] = field(default_factory=list)  #: the statements since the last BEGIN
+    transaction: list[str] = field(default_factory=list)  #: the statements since the last BEGIN, or the one alone
+    _begun: bool = False  #: with a BEGIN, so that only a COMMIT ends it
+    _written: bool = False  #: by a statement without a BEGIN, and not ended yet
     _prepared: dict[bytes, str] = field(default_factory=dict)
     _portals: dict[bytes, str] = field(default_factory=dict)
 
     def feed(self, data: bytes) -> Iterator[tuple[bytes, bool]]:
-        """Give each whole message, and whether it is a COMMIT; one stands alone in its Query, as asyncpg sends it."""
+        """Give each whole message, and whether it commits.
+
+        That is a COMMIT, which stands alone in its Query, as asyncpg sends it; or what ends a statement that writes
+        without a BEGIN before it: a transaction by itself (PostgreSQL documentation, Extended Query: Sync).
+        """
         for message in self.frames.feed(data):
             statement = self._runs(message)
             word = "" if statement is None else statement.strip().rstrip(";").split(" ", 1)[0].upper()
-            if word == "BEGIN":
+            if word == "BEGIN" or (word and not self._begun):
                 self.transaction.clear()
             if statement is not None:
                 self.transaction.append(statement)
-            yield message, word == "COMMIT"
+            ends = message[:1] == b"S" and self._written
+            if word in ("BEGIN", "COMMIT", "ROLLBACK"):
+                self._begun = word == "BEGIN"
+            if message[:1] in (b"E", b"S"):
+                self._written = not self._begun and word in ("INSERT", "UPDATE", "DELETE", "WITH")
+            yield message, word == "COMMIT" or ends
 
     def _runs(self, message: bytes) -> str | None:
         """Give the statement that a message runs, if it runs one."""

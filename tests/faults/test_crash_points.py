@@ -31,7 +31,7 @@ from tests.waiting import until
 LEASE_SECONDS: Final = 4.0
 
 #: Deaths that follow each other before a whole worker starts: what is left to do for the messages of the earlier ones
-#: (a claim that is run again, a submit that is refused, a finalize that waits) doesn't pass the points of the later ones.
+#: (a claim that runs again, a submit that is refused, a finalize that waits) doesn't pass the points of the later ones.
 GROUPS: Final = (
     (
         CrashPoint.FINALIZE_UNCOMMITTED,

@@ -13,9 +13,10 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
+from temporalio.testing import ActivityEnvironment
 
 from activities.claim import ClaimActivity
-from activities.contracts import ClaimRequest, FinalizeRequest, SubmitRequest
+from activities.contracts import ClaimReply, ClaimRequest, FinalizeRequest, SubmitRequest
 from activities.finalize import FinalizeActivity
 from activities.submit import SubmitActivity
 from activities.sweep import SweepActivity
@@ -118,7 +119,7 @@ async def test_an_accept_that_is_tried_again_makes_one_message(
     again = await intake.accept(message)
 
     assert found is None if loss is Loss.COMMIT else found is not None and found.ref == message.ref
-    assert again is (loss is Loss.COMMIT)
+    assert (again is not None) is (loss is Loss.COMMIT)
     rows = await superuser.fetch("SELECT id, state FROM messages WHERE idempotency_key = $1", key)
     assert [tuple(row) for row in rows] == [(message.ref.id, "queued")]
     assert await timeline(superuser, message.ref) == [("intake", "queued", None)]
@@ -249,19 +250,21 @@ async def drive(store: MessageStore, provider: ScriptedProvider, message: Messag
     """Do as the workflow does, with the activities that it has: claim and finalize until they answer, submit once."""
     name = str(message.id)
     budget, submit_within = timedelta(seconds=5), timedelta(seconds=10)
-    claims = ClaimActivity(
-        store, owner="worker-1", lease=LEASE, limits=QUICK, submit_within=submit_within, pause_look=LEASE
-    )
     finalizes = FinalizeActivity(store, limits=QUICK)
     with ThreadPoolExecutor(1) as pool:
-        submits = SubmitActivity(store, provider, pool, call_budget=budget, submit_within=submit_within)
+        submits = SubmitActivity(store, provider, pool, call_budget=budget, submit_within=submit_within, limits=QUICK)
+        claims = ClaimActivity(
+            store, submits, owner="worker-1", lease=LEASE, limits=QUICK, submit_within=submit_within, pause_look=LEASE
+        )
+        inside = ActivityEnvironment()
 
         async def has_settled() -> bool:
             asked = ClaimRequest(message_id=name, claim_id=str(uuid4()))
-            claimed = await answered(lambda: claims.claim(asked))
-            if claimed.answer is not ClaimAnswer.LEASED:
-                return claimed.answer is ClaimAnswer.SETTLED
-            await submits.submit(SubmitRequest(message_id=name, attempt=claimed.attempt))
+            claimed: ClaimReply = await answered(lambda: inside.run(claims.claim, asked))
+            if claimed.answer is not ClaimAnswer.LEASED or claimed.final is FinalAnswer.SETTLED:
+                return claimed.answer in (ClaimAnswer.LEASED, ClaimAnswer.SETTLED)
+            if not claimed.submitted:
+                await submits.submit(SubmitRequest(message_id=name, attempt=claimed.attempt))
             end = await answered(lambda: finalizes.finalize(FinalizeRequest(message_id=name, attempt=claimed.attempt)))
             return end.answer is FinalAnswer.SETTLED
 

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from tests.conftest import Database
-from tests.faults.postgres_wire import ClientSide
+from tests.faults.postgres_wire import ClientSide, Frames
 from tests.faults.proxy import FaultProxy, Loss, Way, fault_proxy
 from tests.waiting import until
 
@@ -252,3 +252,18 @@ def test_messages_are_read_whole_however_they_are_split(size: int) -> None:
 
     assert read == [(message, message is CONVERSATION[-1]) for message in CONVERSATION]
     assert client.transaction == ["BEGIN;", "UPDATE attempts SET outcome = $1", "COMMIT;"]
+
+
+def test_a_statement_that_writes_without_a_begin_commits_with_its_sync_and_one_that_reads_commits_nothing() -> None:
+    client = ClientSide(frames=Frames(typed=True))
+    prepared = [
+        typed(b"P", b"w\0WITH made AS (INSERT INTO messages) SELECT 1\0\0\0"),
+        typed(b"P", b"r\0SELECT 1\0\0\0"),
+    ]
+    executed = [typed(b"S", b""), typed(b"B", b"\0w\0\0\0"), typed(b"E", b"\0\0\0\0\0"), typed(b"S", b"")]
+    read = [typed(b"S", b""), typed(b"B", b"\0r\0\0\0"), typed(b"E", b"\0\0\0\0\0"), typed(b"S", b"")]
+    stream = [*prepared, *executed, *read]
+
+    commits = [commits for message in stream for _, commits in client.feed(message)]
+
+    assert [number for number, commits in enumerate(commits) if commits] == [len(prepared) + len(executed) - 1]

@@ -10,7 +10,7 @@ _STORE: Final = "tests/db/test_store.py::"
 _OWN_MESSAGE: Final = "test_each_write_touches_its_own_message_only"
 _CLAIM_WHERE: Final = """\
         messages.c.id == _MESSAGE,
-        messages.c.state.in_(_written(sources(Move.CLAIM))),
+        messages.c.state.in_(written(sources(Move.CLAIM))),
         messages.c.token == _TOKEN,
         messages.c.due_at <= _NOW,
 """
@@ -26,7 +26,7 @@ _CLAIM: Final = (
             ),
             (
                 "sources",
-                "messages.c.state.in_(_written(sources(Move.CLAIM)))",
+                "messages.c.state.in_(written(sources(Move.CLAIM)))",
                 "whether the message is free to be claimed",
                 "test_claim_takes_a_message_from_its_sources_only",
             ),
@@ -174,7 +174,7 @@ _CLOSE: Final = (
 
 _MOVE_WHERE: Final = (
     "        .where(messages.c.id == _MESSAGE, "
-    "messages.c.state.in_(_written(sources(move))), messages.c.token == _TOKEN)\n"
+    "messages.c.state.in_(written(sources(move))), messages.c.token == _TOKEN)\n"
 )
 _MOVES: Final = (
     _IN.lacking(
@@ -187,7 +187,7 @@ _MOVES: Final = (
     _IN.lacking(
         "a move: sources",
         _MOVE_WHERE,
-        "messages.c.state.in_(_written(sources(move))), ",
+        "messages.c.state.in_(written(sources(move))), ",
         "a move starts from any state",
         "test_each_move_starts_from_its_sources_only",
     ),

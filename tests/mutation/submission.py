@@ -26,7 +26,8 @@ GUARDS: Final[tuple[Mutant, ...]] = (
     ),
     _IN.without(
         "submit: only when begun",
-        "        if answer is not BeginAnswer.BEGUN and answer is not Reread.UNSENT:\n            return Attempted(result=str(answer))\n",
+        "        if answer is not BeginAnswer.BEGUN and answer is not Reread.UNSENT:\n"
+        "            return Attempted(result=str(answer))\n",
         "submit calls though begin was refused",
         "test_a_refused_begin_makes_no_call",
     ),

@@ -27,7 +27,7 @@ _FOUND: Final = (
     ),
     _IN.without(
         "STARTABLE: free",
-        "        messages.c.state.in_(CLAIMABLE),\n",
+        "        messages.c.state.in_(written(CLAIMABLE)),\n",
         "the sweep starts runs for messages that are not free to be claimed",
         _FORGOTTEN,
     ),
