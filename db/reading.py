@@ -226,6 +226,9 @@ MESSAGE: Final = MESSAGES.where(messages.c.id == _ID).add_columns(
 """A tenant's message, with all that happened to it."""
 
 
+_PLAN_ANEW: Final = sa.text("SET LOCAL plan_cache_mode = force_custom_plan")
+
+
 def newest_first(wanted: MessageFilter, after: Place | None, limit: int) -> sa.Select[Any]:
     """Build the statement of one page of a tenant's list."""
     statement = MESSAGES.order_by(messages.c.created_at.desc(), messages.c.id.desc()).limit(limit)
@@ -278,9 +281,11 @@ class MessageReader:
         self, tenant_id: TenantId, wanted: MessageFilter, *, after: Place | None, limit: int
     ) -> tuple[ListedMessage, ...]:
         """Read a tenant's messages, newest first, from what comes after a place in the list."""
-        statement = newest_first(wanted, after, limit)
-        rows = await rows_of(self._engine, statement, {"of_tenant": tenant_id})
-        return tuple(_listed(row) for row in rows)
+        async with connected(self._engine) as connection:
+            # Else Postgres soon takes one plan for all filters, and that one reads everything with a common tag.
+            await connection.execute(_PLAN_ANEW)
+            rows = await connection.execute(newest_first(wanted, after, limit), {"of_tenant": tenant_id})
+            return tuple(_listed(row) for row in rows)
 
     async def ambiguous(self, *, after: tuple[datetime, MessageId] | None, limit: int) -> tuple[ListedMessage, ...]:
         """Read what waits for a person, whoever's it is, oldest first, from after a message's `updated_at` and id."""
