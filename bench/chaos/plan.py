@@ -26,7 +26,7 @@ class Kind(StrEnum):
     RESTART_WORKER = "restart_worker"
     RESTART_TEMPORAL = "restart_temporal"
     RESTART_POSTGRES = "restart_postgres"
-    RESET = "reset"  #: of a run, to the workflow task that scheduled submit: the body runs again
+    RESET = "reset"  #: of a run, to the workflow task that scheduled its last attempt: a body runs again
     TERMINATE = "terminate"
     DELETE = "delete"
     PAUSE_ACTIVITY = "pause_activity"

@@ -15,8 +15,10 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.contracts import SUBMIT
+from activities.contracts import CLAIM, SUBMIT
 
+#: The activities whose bodies submit: usually the claim goes on to, and else there is one for it.
+_SUBMITTING: Final = frozenset({CLAIM, SUBMIT})
 #: For one call; a server that is stopped or being started gives no answer.
 _ANSWER_SECONDS: Final = 5.0
 _TRIES: Final = 10
@@ -39,7 +41,7 @@ class TemporalOperations:
         self._reset_runs: set[tuple[str, str]] = set()
 
     async def reset(self, workflow_id: str) -> bool:
-        """Reset the newest run to the workflow task that scheduled its last submit, which is then scheduled again."""
+        """Reset the newest run to the workflow task that scheduled its last attempt, which is then scheduled again."""
         return await _persistently(lambda: self._reset(workflow_id))
 
     async def terminate(self, workflow_id: str) -> bool:
@@ -51,13 +53,13 @@ class TemporalOperations:
         return await _persistently(lambda: self._delete(workflow_id))
 
     async def pause_submit(self, workflow_id: str, *, seconds: float) -> bool:
-        """Pause the submit that is under way, and let it go on after a while."""
+        """Pause the attempt that is under way, and let it go on after a while."""
         paused: list[str] = []
 
         async def pause() -> bool:
             pending = (await self._client.get_workflow_handle(workflow_id).describe()).raw_description
             for activity in pending.pending_activities:
-                if activity.activity_type.name == SUBMIT:
+                if activity.activity_type.name in _SUBMITTING:
                     await self._client.workflow_service.pause_activity(
                         PauseActivityRequest(id=activity.activity_id, reason="chaos", **self._run(workflow_id))
                     )
@@ -84,19 +86,19 @@ class TemporalOperations:
     async def _reset(self, workflow_id: str) -> bool:
         handle = self._client.get_workflow_handle(workflow_id)
         run_id = (await handle.describe()).run_id
-        before_submit = 0
+        before_attempt = 0
         async for event in self._client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history_events():
             scheduled = event.activity_task_scheduled_event_attributes
-            if scheduled.activity_type.name == SUBMIT:
-                before_submit = scheduled.workflow_task_completed_event_id
-        if not before_submit:
+            if scheduled.activity_type.name in _SUBMITTING:
+                before_attempt = scheduled.workflow_task_completed_event_id
+        if not before_attempt:
             return False
         new = await self._client.workflow_service.reset_workflow_execution(
             ResetWorkflowExecutionRequest(
                 namespace=self._client.namespace,
                 workflow_execution=WorkflowExecution(workflow_id=workflow_id, run_id=run_id),
                 reason="chaos",
-                workflow_task_finish_event_id=before_submit,
+                workflow_task_finish_event_id=before_attempt,
                 request_id=str(uuid4()),
             )
         )

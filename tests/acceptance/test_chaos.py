@@ -104,7 +104,7 @@ async def test_without_the_guard_of_begin_a_second_submission_is_found(copy: Pat
     for mutant in WITHOUT_BEGIN:
         mutant.apply(copy)
 
-    ended = await chaos(copy, tmp_path, "--messages", "30", "--faults", "2", "--seed", "7", "--only", "reset")
+    ended = await chaos(copy, tmp_path, "--messages", "30", "--faults", "3", "--seed", "7", "--only", "kill_worker")
 
     assert ended.status == 1, ended.said
     assert ended.results["twice"] > 0
