@@ -6,14 +6,11 @@ import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-import asyncpg
-import httpx
 from rich.console import Console
-from temporalio.client import Client
 
 from bench import (
     chart,
@@ -21,6 +18,7 @@ from bench import (
     fairness,
     intake,
     memory,
+    own_stack,
     pacing,
     peers,
     results,
@@ -33,7 +31,6 @@ from bench.correctness import WrongRun
 from bench.figures import Figure
 from bench.measuring import Extent, Measuring, Stopwatch
 from dev.refusals import StartRefused
-from dev.temporal import NAMESPACE
 from workflows import logs, policies
 
 BENCHMARKS: Final[dict[str, Callable[[Measuring], Awaitable[list[Figure]]]]] = {
@@ -53,8 +50,6 @@ QUICK: Final = ("throughput", "single", "events", "fairness", "pacing", "intake"
 #: These don't depend on the machine: one that isn't met fails the run.
 EXACT: Final = frozenset({"history_events", "billable_actions", "history_bytes", "write_transactions"})
 RESULTS: Final = stack.ROOT / "bench" / "results"
-#: For its whole record, of thousands of submissions, on a busy machine.
-_SIMULATOR_SECONDS: Final = 60.0
 _MOST_RUNS, _MOST_MESSAGES, _MOST_SCALE = 50, 5000, 10_000_000
 
 
@@ -123,23 +118,9 @@ async def _run(names: Sequence[str], extent: Extent, folder: Path, directory: Pa
 @asynccontextmanager
 async def _measuring(folder: Path, extent: Extent, screen: "_Progress") -> AsyncIterator[Measuring]:
     """Run a stack, with the sweep paused: it would start the runs that are held back."""
-    async with AsyncExitStack() as opened:
-        running = await opened.enter_async_context(stack.running(folder))
-        client = await Client.connect(f"127.0.0.1:{running.ports.temporal}", namespace=NAMESPACE)
-        await client.get_schedule_handle(policies.SWEEP_SCHEDULE_ID).pause()
-        simulator = httpx.AsyncClient(
-            base_url=f"http://127.0.0.1:{running.ports.simulator}", trust_env=False, timeout=_SIMULATOR_SECONDS
-        )
-        database = await asyncpg.connect(running.database_url, ssl=False)
-        opened.push_async_callback(database.close)
-        yield Measuring(
-            stack=running,
-            client=client,
-            database=database,
-            simulator=await opened.enter_async_context(simulator),
-            extent=extent,
-            say=screen.step,
-        )
+    async with own_stack.opened(folder, extent=extent, say=screen.step) as measuring:
+        await measuring.client.get_schedule_handle(policies.SWEEP_SCHEDULE_ID).pause()
+        yield measuring
 
 
 class _Progress:
